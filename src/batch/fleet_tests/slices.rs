@@ -214,7 +214,7 @@ async fn a_gateway_that_becomes_the_only_one_continues_a_batch_in_slices() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_in_slices_is_continued_beside_gateways_that_do_not_see_it() {
+async fn a_batch_in_slices_is_continued_if_other_gateways_do_not_see_it() {
     let pair = Pair::start_with(6).await;
     let id = pair.divided(18).await;
     let [first, second] = &pair.members;
