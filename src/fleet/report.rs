@@ -56,19 +56,11 @@ pub struct KeyUsageReport {
 type KeyRow = (String, u64, i64, u64, u64, u32, u64, (u64, u64, u64));
 
 impl From<KeyUsageReport> for KeyRow {
-    fn from(report: KeyUsageReport) -> Self {
-        let UsageTotals {
-            requests,
-            tokens,
-            wanted_requests,
-            wanted_tokens,
-            in_flight,
-            reserved,
-            allowed,
-            ..
-        } = report.totals;
-        let allowed = (allowed.requests, allowed.tokens, allowed.in_flight);
-        (report.owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed)
+    fn from(KeyUsageReport { owner, totals }: KeyUsageReport) -> Self {
+        let allowed = (totals.allowed.requests, totals.allowed.tokens, totals.allowed.in_flight);
+        let wanted = (totals.wanted_requests, totals.wanted_tokens);
+        let (in_flight, reserved) = (totals.in_flight, totals.reserved);
+        (owner, totals.requests, totals.tokens, wanted.0, wanted.1, in_flight, reserved, allowed)
     }
 }
 
@@ -76,8 +68,6 @@ impl From<KeyRow> for KeyUsageReport {
     fn from(row: KeyRow) -> Self {
         let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed) = row;
         let allowed = SharedAmounts { requests: allowed.0, tokens: allowed.1, in_flight: allowed.2 };
-        // The header has the largest refused requests.
-        let largest_refused = 0;
         let totals = UsageTotals {
             requests,
             tokens,
@@ -85,8 +75,9 @@ impl From<KeyRow> for KeyUsageReport {
             wanted_tokens,
             in_flight,
             reserved,
-            largest_refused,
             allowed,
+            // The header has the largest refused requests.
+            ..UsageTotals::default()
         };
         Self { owner, totals }
     }
