@@ -1,8 +1,9 @@
-//! Test of the groups in which the results of a slice are committed.
+//! Tests of a runner without its task: groups of results of a slice, and the decision to divide a batch.
 
 use super::*;
 use crate::batch::input::{LineBody, PendingLine};
 use crate::batch::runner::BatchRunner;
+use crate::batch::runner_state::SlicingState;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use penstock_storage::batches::{BatchCounts, BatchSlice};
@@ -55,5 +56,19 @@ async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit()
         assert!(runner.disk.writing);
     }
     tokio::time::resume();
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_that_is_being_divided_starts_no_line_and_runs_as_a_whole_after_a_gateway_without_slices_joined()
+ {
+    let pair = Pair::start().await;
+    let member = &pair.members[0];
+    let mut runner = member.runner(None, 0);
+    runner.slicing = SlicingState::Dividing;
+    member.context.batches.set_peers_run_slices(false);
+    assert!(runner.divide(), "the input file is still read");
+    runner.on_divided(Ok(vec![BatchSlice::default()]));
+    assert_eq!((runner.slicing, runner.record.slices), (SlicingState::Whole, None));
     pair.stop().await;
 }
