@@ -10,7 +10,9 @@ use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
 use penstock_storage::audit::AuditedChange;
-use penstock_storage::users::{Invitation, MAX_USER_NAME_BYTES, UserRecord, UserRole, is_valid_user_name};
+use penstock_storage::users::{
+    Invitation, MAX_USER_NAME_BYTES, UserChange, UserRecord, UserRole, is_valid_user_name,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -49,7 +51,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::patch(
         "/admin/users/{id}",
         "changeUser",
-        "Changes the role of a user, or disables the user and ends all sessions",
+        "Changes the role of a user, or disables the user and ends all sessions; refused for the last active administrator",
         RouteHandler::Store(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
@@ -132,7 +134,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     let is_other_kind = |user: &UserRecord| {
         role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
     };
-    let changed = change_user(vault, &asked.id, |user| {
+    let changed = vault.users.change_unless_last(&asked.id, is_active_admin, |user| {
         if is_other_kind(user) {
             return None;
         }
@@ -153,7 +155,15 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         user.generation += 1;
         let change = json!({ "role": user.role.name(), "disabled": user.disabled.is_some() });
         Some(asked.audit_entry("user.change", &user.name, change))
-    })?;
+    });
+    let changed = match changed.map_err(store_refusal)? {
+        UserChange::Current(user) => user,
+        UserChange::UnknownUser => return Err(user_not_found()),
+        UserChange::LastNeeded => {
+            let message = "This is the last active administrator; make another user an administrator first.";
+            return Err(ApiError::with_message(ErrorCode::Conflict, message));
+        }
+    };
     if is_other_kind(&changed) {
         let expected = "role: expected a role of the same kind; a user of an account stays one, and no other becomes one";
         return Err(ApiError::invalid("role", expected));
@@ -188,8 +198,17 @@ fn change_user(
     change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
 ) -> Result<UserRecord, ApiError> {
     let changed = vault.users.change(name, change).map_err(store_refusal)?;
-    let missing = || ApiError::with_message(ErrorCode::NotFound, "There is no user of this name.");
-    Ok(changed.ok_or_else(missing)?.0)
+    Ok(changed.ok_or_else(user_not_found)?.0)
+}
+
+/// Returns true for an administrator who can sign in.
+fn is_active_admin(user: &UserRecord) -> bool {
+    let can_sign_in = user.password.is_some() || user.identity.is_some();
+    user.role == UserRole::Admin && user.disabled.is_none() && can_sign_in
+}
+
+fn user_not_found() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "There is no user of this name.")
 }
 
 /// Creates the administrator whom the demo invites, or invites the existing one again; returns the token of the

@@ -163,6 +163,36 @@ async fn a_role_sees_its_pages_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_active_administrator_stays_one() {
+    let (_provider, running) = bench().await;
+    let mut ada = signed_in(&running, "ada", "admin").await;
+    // An invited administrator without a password cannot sign in, and so does not count.
+    running.admin().post("/admin/users", &json!({"name": "cy", "role": "admin"})).await;
+    let admin = running.admin();
+    let change = |name: &str, body: Value| {
+        let (admin, path, body) = (admin.clone(), format!("/admin/users/{name}"), body.to_string());
+        async move { admin.send("PATCH", &path, &[], body.as_bytes()).await }
+    };
+    let token = ada.token("/console/users").await;
+    let form = [("form_token", token.as_str()), ("confirmed", "yes")];
+    let refused = ada.post("/console/users/ada/disable", &form).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("the last active administrator"), "{}", refused.text());
+    for body in [json!({"disabled": "true"}), json!({"role": "viewer"})] {
+        let refused = change("ada", body).await;
+        assert_eq!(refused.status, 409, "{}", refused.text());
+    }
+    assert_eq!(change("ada", json!({"role": "admin", "disabled": "false"})).await.status, 200);
+    signed_in(&running, "bob", "admin").await;
+    // Both at the same time: one of them stays.
+    let both =
+        tokio::join!(change("ada", json!({"disabled": "true"})), change("bob", json!({"role": "viewer"})));
+    let mut statuses = [both.0.status, both.1.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pasted_configuration_is_validated_and_compared() {
     let (_provider, running) = bench().await;
     let mut browser = signed_in(&running, "ops", "operator").await;

@@ -111,6 +111,17 @@ pub struct UserRecord {
     pub generation: u64,
 }
 
+/// Result of [`UserStore::change_unless_last`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserChange {
+    /// The user after the change, or unchanged if there was nothing to change.
+    Current(Box<UserRecord>),
+    /// Refusal: no other user satisfies the condition.
+    LastNeeded,
+    /// There is no user of this name.
+    UnknownUser,
+}
+
 /// Access to the console's users in a store.
 #[derive(Clone, Debug)]
 pub struct UserStore {
@@ -163,6 +174,48 @@ impl UserStore {
                 _ => return Ok(users),
             }
         }
+    }
+
+    /// Changes a user like [`Self::change`], but refuses to change the last user that satisfies `is_needed`, for example
+    /// the last administrator, so that no user satisfies it afterwards. The row of another user that satisfies it is a
+    /// guard of the transaction, so two requests at the same time cannot change both.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn change_unless_last(
+        &self,
+        name: &str,
+        is_needed: impl Fn(&UserRecord) -> bool,
+        change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
+    ) -> Result<UserChange, StoreError> {
+        let log = AuditLog::new(self.store.clone());
+        let mut is_last = false;
+        let changed = versioned_json::change_record(
+            &*self.store,
+            WHAT,
+            (StoreTable::Users, name.as_bytes()),
+            |user| {
+                let was_needed = is_needed(user);
+                let Some(audited) = change(user) else { return Ok(ChangeOutcome::Unchanged) };
+                let mut guard = Transaction::new();
+                is_last = false;
+                if was_needed && !is_needed(user) {
+                    let other = self.list()?.into_iter().find(|other| other.name != name && is_needed(other));
+                    let Some(other) = other else {
+                        is_last = true;
+                        return Ok(ChangeOutcome::Unchanged);
+                    };
+                    let row = self.store.get(StoreTable::Users, other.name.as_bytes())?.unwrap_or_default();
+                    guard = guard.require_value(StoreTable::Users, other.name.as_bytes(), row);
+                }
+                Ok(ChangeOutcome::Changed(guard.append(log.entry_operations(&audited)?)))
+            },
+        )?;
+        Ok(match changed {
+            None => UserChange::UnknownUser,
+            Some(_) if is_last => UserChange::LastNeeded,
+            Some((user, _)) => UserChange::Current(Box::new(user)),
+        })
     }
 
     /// Changes a user; `change` returns the audit description, or `None` if it changed nothing. Returns the current
