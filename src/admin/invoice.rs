@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Query parameters of an invoice.
 const QUERY: [&str; 3] = ["account", "from", "to"];
 /// Response members of an invoice.
-pub(super) const INVOICE_MEMBERS: [&str; 20] = [
+pub(super) const INVOICE_MEMBERS: [&str; 22] = [
     "number",
     "is_draft",
     "account",
@@ -28,6 +28,8 @@ pub(super) const INVOICE_MEMBERS: [&str; 20] = [
     "created",
     "issued",
     "can_issue",
+    "issue_state",
+    "overlaps",
     "seller",
     "customer",
     "lines",
@@ -105,10 +107,61 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
     let record = app.stores.accounts.get(account).map_err(store_refusal)?;
     let name = record.map_or_else(|| account.clone(), |record| record.name);
     let live = app.config_snapshot();
-    Ok(invoice_json(&live.settings.invoice, (account, &name), *range, &figures, now))
+    let settings = &live.settings.invoice;
+    let (from, to) = (range.from.to_string(), range.to.to_string());
+    let other = app.stores.invoices.find_overlapping(account, &from, &to).map_err(store_refusal)?;
+    let state = match &other {
+        Some(_) => IssueState::Overlapping,
+        None if !issued_invoices::has_settled(range.to, now) => IssueState::PeriodOpen,
+        None if settings.seller.is_none() => IssueState::NoSeller,
+        None if figures.lines.is_empty() => IssueState::Empty,
+        None => IssueState::Ready,
+    };
+    let mut invoice = invoice_json(settings, (account, &name), *range, &figures, now);
+    if let Some(members) = invoice.as_object_mut() {
+        members.insert("can_issue".to_owned(), (state == IssueState::Ready).into());
+        members.insert("issue_state".to_owned(), state.name().into());
+        members.insert("overlaps".to_owned(), other.map(|other| other.number).into());
+    }
+    Ok(invoice)
 }
 
-/// Returns an invoice as JSON; amounts are exact numbers as text. It is a draft without a number until it is issued.
+/// State of an invoice: issued, or the reason why it can or cannot be issued now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IssueState {
+    /// Invoice that has its number and never changes.
+    Issued,
+    /// Draft that can be issued.
+    Ready,
+    /// Draft of a period that has not ended at least an hour ago.
+    PeriodOpen,
+    /// Draft without a seller in the configuration.
+    NoSeller,
+    /// Draft without a charge.
+    Empty,
+    /// Draft that has days in common with an issued invoice of the account.
+    Overlapping,
+}
+
+impl IssueState {
+    /// All states.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Issued, Self::Ready, Self::PeriodOpen, Self::NoSeller, Self::Empty, Self::Overlapping];
+
+    /// Returns the name of the state in answers.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Issued => "issued",
+            Self::Ready => "ready",
+            Self::PeriodOpen => "period_open",
+            Self::NoSeller => "no_seller",
+            Self::Empty => "empty",
+            Self::Overlapping => "overlapping",
+        }
+    }
+}
+
+/// Returns an invoice as JSON, without the state of its issue; amounts are exact numbers as text.
 fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),
@@ -120,7 +173,6 @@ fn invoice_json(
     let vat_percent = customer.and_then(|customer| customer.vat_percent).unwrap_or(settings.vat_percent);
     let note = customer.and_then(|customer| customer.note.as_deref()).or(settings.note.as_deref());
     let totals = InvoiceTotals::from_net_amount(figures.total.usage.billed.eur, vat_percent);
-    let can_issue = issued_invoices::has_settled(range.to, now) && settings.seller.is_some();
     let bought_by = customer.map(|customer| customer.party.clone()).unwrap_or_default();
     let bought_by = InvoiceParty {
         name: if bought_by.name.is_empty() { name.into() } else { bought_by.name },
@@ -134,7 +186,9 @@ fn invoice_json(
         "to": range.to.to_string(),
         "created": format_rfc3339(now),
         "issued": null,
-        "can_issue": can_issue,
+        "can_issue": false,
+        "issue_state": null,
+        "overlaps": null,
         "seller": settings.seller.as_ref().map(party_json),
         "customer": party_json(&bought_by),
         "lines": lines_json(figures),

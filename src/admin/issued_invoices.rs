@@ -3,7 +3,7 @@
 
 use super::accounts;
 use super::input::RequestFields;
-use super::invoice::{self, InvoicePeriod};
+use super::invoice::{self, InvoicePeriod, IssueState};
 use super::openapi::{answer_schema, list_schema};
 use super::request::{AdminRequest, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
@@ -41,7 +41,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::post(
         "/admin/invoices",
         "issueInvoice",
-        "Issues the invoice of an account for a period that has ended, with the next number of the seller and year",
+        "Issues the invoice of an account for a period that has ended and has charges, with the next number of the seller and year",
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
     .with_body(&ISSUE, &ISSUE)
@@ -112,6 +112,10 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
     };
     let preview = invoice::preview(app, period, asked.now)?;
+    if preview.get("issue_state").and_then(Value::as_str) == Some(IssueState::Empty.name()) {
+        let message = "Nothing was charged in this period, so there is nothing to invoice.";
+        return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("from"));
+    }
     let year = UtcMonth::from_unix(asked.now).to_string();
     let year: u16 =
         year.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
@@ -172,6 +176,7 @@ fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
         members.insert("number".to_owned(), record.number.as_str().into());
         members.insert("is_draft".to_owned(), false.into());
         members.insert("can_issue".to_owned(), false.into());
+        members.insert("issue_state".to_owned(), IssueState::Issued.name().into());
         members.insert("created".to_owned(), issued.as_str().into());
         members.insert("issued".to_owned(), issued.into());
     }

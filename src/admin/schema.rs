@@ -64,6 +64,7 @@ fn account_member(name: &str) -> Option<Value> {
         "spent_today" => describe_member("string", "Credits spent since midnight, UTC."),
         "spent_this_month" => describe_member("string", "Credits spent in this calendar month, UTC."),
         "revoked" => json!({ "type": ["integer", "boolean", "null"], "description": "Time of the revocation, Unix seconds; `true` in the answer of a revocation." }),
+        "version" => describe_member("string", "Version of the key, which each change replaces. In a request that changes the key, the version that was read: if the key has another one meanwhile, the answer is 409 and nothing is changed."),
         "already" => describe_member("boolean", "True if the key was revoked before."),
         _ => return None,
     })
@@ -142,7 +143,9 @@ fn ledger_member(name: &str) -> Option<Value> {
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),
         "is_draft" => describe_member("boolean", "True until the invoice is issued."),
-        "can_issue" => describe_member("boolean", "True if the invoice is not issued, its period ended at least an hour ago, and there is a seller."),
+        "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
+        "issue_state" => json!({ "enum": super::invoice::IssueState::ALL.map(super::invoice::IssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
+        "overlaps" => nullable_member("string", "Number of the issued invoice that has days in common."),
         "issued" => nullable_member("string", "Time of issue, RFC 3339."),
         "seller" | "customer" => nullable_member("object", "Party of the invoice: `name`, `address` (lines), `vat_id`."),
         "keys" | "days" | "locations" => json!({ "type": "array", "items": { "type": "object" }, "description": "Sums by key, day or location; each adds up to the total." }),

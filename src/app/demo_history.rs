@@ -1,13 +1,14 @@
 //! Simulated usage of the demo's first week, so that its console has something to show.
 
-use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::billing::PastCharge;
 use crate::state::AppState;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::ChargeTerms;
+use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_core::{TokenUsage, UsageSource, WorkDone};
 use penstock_pricing::PaymentSource;
+use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::sync::Arc;
@@ -21,10 +22,50 @@ const BUSIEST: f64 = 6.0;
 /// Generated tokens per second, for the duration of an answer.
 const TOKENS_PER_SECOND: u64 = 90;
 
-/// Records a week of simulated charges of the demo's account in a ledger without entries; otherwise does nothing.
-pub async fn record_demo_history(app: &Arc<AppState>, key: &Arc<str>) {
+/// Records a week of simulated charges of an account's key in a ledger without entries; otherwise does nothing.
+pub async fn record_demo_history(app: &Arc<AppState>, account: &str, key: &Arc<str>) {
     let charges = charges(&app.config_snapshot(), app.clock.unix_seconds());
-    app.ledger.record_history(DEFAULT_ACCOUNT, key, charges).await;
+    let last = charges.last().map(|charge| charge.at);
+    let spent = spent_by(&charges, app.clock.unix_seconds());
+    if app.ledger.record_history(account, key, charges).await
+        && let Some(last) = last
+    {
+        record_key_usage(app, account, key, spent, last).await;
+    }
+}
+
+/// Returns the micro-credits of charges in the current day and month.
+fn spent_by(charges: &[PastCharge], now: u64) -> SpendRecord {
+    let sum = |start: u64| {
+        let within = charges.iter().filter(|charge| charge.at >= start);
+        within.filter_map(|charge| u64::try_from(charge.settlement.amount).ok()).sum()
+    };
+    let (day, month) = (UtcDay::from_unix(now), UtcMonth::from_unix(now).first_day());
+    SpendRecord { day: sum(day.start()), month: sum(month.start()), at: now }
+}
+
+/// Records the time of the key's last use, and the spending of the key and its account, as a request does.
+async fn record_key_usage(
+    app: &Arc<AppState>,
+    account: &str,
+    key: &Arc<str>,
+    spent: SpendRecord,
+    last_used: u64,
+) {
+    let Some(principal) = app.key_cache.find_principal(key) else { return };
+    let owners = [SpendOwner::Key(key.to_string()), SpendOwner::Account(account.to_owned())];
+    let rows = owners.map(|owner| SpendAddition::from((owner, spent)));
+    let spends = app.stores.spends.clone();
+    let written = tokio::task::spawn_blocking(move || spends.add(&rows)).await;
+    if !matches!(written, Ok(Ok(()))) {
+        return;
+    }
+    let now = app.clock.calendar_now();
+    principal.limiter().replace_written_spend(spent, now);
+    if let Some(account) = app.key_cache.account(account) {
+        account.limiter.replace_written_spend(spent, now);
+    }
+    principal.record_use(last_used);
 }
 
 /// Returns charges of every chat model in ascending order of their times. Most of them are in the daytime of working

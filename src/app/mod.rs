@@ -2,7 +2,7 @@
 
 pub mod background;
 mod backups;
-mod demo_history;
+pub mod demo_history;
 pub mod demo_providers;
 pub mod file_watcher;
 pub mod gateway;

@@ -4,6 +4,7 @@ use crate::admin;
 use crate::app::demo_history;
 use crate::app::gateway::RunningGateway;
 use crate::app::sd_notify;
+use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::config::ConfigLoader;
 use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
@@ -89,7 +90,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
         let gateway = RunningGateway::start(settings, source.clone()).await?;
         fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
         let (key_id, key) = admin::keys::create_demo(&gateway.app).await?;
-        demo_history::record_demo_history(&gateway.app, &key_id).await;
+        demo_history::record_demo_history(&gateway.app, DEFAULT_ACCOUNT, &key_id).await;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
         let invitation = invite_demo_admin(&gateway.app).await?;
         mark_demo_folder(&gateway.app.config_snapshot().settings.storage.path)?;

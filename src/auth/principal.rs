@@ -121,6 +121,11 @@ impl Principal {
         &self.key_state.limiter
     }
 
+    /// Records a use of the key at this time, Unix seconds.
+    pub fn record_use(&self, at: u64) {
+        self.key_state.last_used.fetch_max(at, Ordering::Relaxed);
+    }
+
     /// Returns the time of the last use, Unix seconds.
     #[must_use]
     pub fn last_used(&self) -> Option<u64> {

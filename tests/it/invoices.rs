@@ -4,6 +4,8 @@ use crate::billing::entries;
 use crate::harness::browser::{holder, signed_in};
 use crate::harness::gateway::Running;
 use crate::harness::{Bench, Client, Provider};
+use penstock::app::demo_history::record_demo_history;
+use penstock_core::calendar::UtcDay;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
@@ -120,7 +122,8 @@ async fn an_invoice_names_both_parties_and_is_a_draft_until_its_period_ends() {
     assert_eq!((&open["is_draft"], &open["seller"]["vat_id"]), (&json!(true), &json!("DE123456789")));
     let ended = admin.get("/admin/invoice?account=acme&from=2026-01-01&to=2026-01-31").await.json();
     assert_eq!((&ended["is_draft"], &ended["number"]), (&json!(true), &json!(null)));
-    assert_eq!((&open["can_issue"], &ended["can_issue"]), (&json!(false), &json!(true)));
+    assert_eq!((&open["can_issue"], &ended["can_issue"]), (&json!(false), &json!(false)));
+    assert_eq!((&open["issue_state"], &ended["issue_state"]), (&json!("period_open"), &json!("empty")));
     assert_eq!(ended["customer"]["address"], json!(["75001 Paris"]));
     assert_eq!((&ended["vat_percent"], &ended["total_eur"]), (&json!("5.5"), &json!("0.00")));
     let other = admin.get("/admin/invoice?account=other").await.json();
@@ -181,34 +184,55 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
 }
 
-/// Returns a request for an invoice of this month.
-fn issue_request(account: &str, month: &str) -> Value {
-    json!({"account": account, "from": format!("{month}-01"), "to": format!("{month}-28")})
+/// Gateway whose account `acme` has charges on each of the last six days.
+async fn bench_with_history() -> (Provider, Running) {
+    let (provider, running) = bench().await;
+    record_demo_history(&running.gateway.app, "acme", &"history".into()).await;
+    (provider, running)
+}
+
+/// Returns a day of the past, such as `2026-11-26`.
+fn days_ago(running: &Running, days: u64) -> String {
+    UtcDay::from_unix(running.gateway.app.clock.unix_seconds() - days * 86_400).to_string()
+}
+
+/// Returns a request for the invoice of a period, from and to so many days ago.
+fn issue_request(running: &Running, account: &str, from: u64, to: u64) -> Value {
+    json!({"account": account, "from": days_ago(running, from), "to": days_ago(running, to)})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issued_invoice_has_the_next_number_and_never_changes() {
-    let (_provider, running) = bench().await;
+    let (_provider, running) = bench_with_history().await;
     ask(&running, "acme", 2).await;
     let admin = running.admin();
     let year = &today(&admin.get("/admin/invoice?account=acme").await.json())[..4].to_owned();
-    let first = admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await;
+    let first = admin.post("/admin/invoices", &issue_request(&running, "acme", 6, 5)).await;
     assert_eq!(first.status, 200, "{}", first.text());
     let first = first.json();
     assert_eq!(first["number"], json!(format!("PS-{year}-000001")), "{first}");
-    assert_eq!((&first["is_draft"], &first["can_issue"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&first["is_draft"], &first["can_issue"], &first["issue_state"]),
+        (&json!(false), &json!(false), &json!("issued"))
+    );
     assert_eq!(
         (&first["issued"], &first["seller"]["name"]),
         (&first["created"], &json!("Example Hosting GmbH"))
     );
-    let second = admin.post("/admin/invoices", &issue_request("other", "2026-01")).await.json();
+    let second = admin.post("/admin/invoices", &issue_request(&running, "acme", 4, 4)).await.json();
     assert_eq!(second["number"], json!(format!("PS-{year}-000002")));
     // The same period returns the same invoice; an overlapping period is refused.
-    assert_eq!(admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await.json(), first);
-    let overlapping = json!({"account": "acme", "from": "2026-01-28", "to": "2026-02-27"});
+    assert_eq!(admin.post("/admin/invoices", &issue_request(&running, "acme", 6, 5)).await.json(), first);
+    let overlapping = issue_request(&running, "acme", 5, 3);
     let refused = admin.post("/admin/invoices", &overlapping).await;
     assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (409, Some("from")));
     assert!(refused.text().contains(&format!("PS-{year}-000001")), "{}", refused.text());
+    let query = format!("from={}&to={}", days_ago(&running, 5), days_ago(&running, 3));
+    let draft = admin.get(&format!("/admin/invoice?account=acme&{query}")).await.json();
+    assert_eq!(
+        (&draft["issue_state"], &draft["overlaps"], &draft["can_issue"]),
+        (&json!("overlapping"), &first["number"], &json!(false))
+    );
     for (body, status, field) in [
         (json!({}), 400, "account"),
         (json!({"account": "acme", "from": "2026-02-01"}), 400, "to"),
@@ -217,6 +241,9 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
         (json!({"account": "acme", "from": "2026-02-02", "to": "2026-02-01"}), 400, "to"),
         (json!({"account": "acme", "from": "2999-01-01", "to": "2999-01-31"}), 400, "to"),
         (json!({"account": "acme", "from": "2026-02-01", "to": "2026-02-28", "number": "X"}), 400, "number"),
+        // Without a charge there is nothing to invoice.
+        (json!({"account": "acme", "from": "2026-02-01", "to": "2026-02-28"}), 409, "from"),
+        (issue_request(&running, "other", 6, 5), 409, "from"),
     ] {
         let refused = admin.post("/admin/invoices", &body).await;
         assert_eq!(
@@ -232,9 +259,10 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     let fresh =
         Bench::new().settings(&other).provider_with("a", &provider, contract, "").load(running.storage());
     running.reload(fresh).await;
-    let query = "/admin/invoice?account=acme&from=2026-01-01&to=2026-01-28";
-    assert_eq!(admin.get(query).await.json(), first);
-    let third = admin.post("/admin/invoices", &issue_request("acme", "2026-02")).await.json();
+    let query = format!("account=acme&from={}&to={}", days_ago(&running, 6), days_ago(&running, 5));
+    let query = format!("/admin/invoice?{query}");
+    assert_eq!(admin.get(&query).await.json(), first);
+    let third = admin.post("/admin/invoices", &issue_request(&running, "acme", 3, 3)).await.json();
     assert_eq!((&third["number"], &third["vat_percent"]), (&json!(format!("QS-{year}-000003")), &json!("7")));
     let numbers = |list: &Value| -> Vec<String> {
         list["data"]
@@ -249,42 +277,42 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
         numbers(&all),
         [format!("QS-{year}-000003"), format!("PS-{year}-000002"), format!("PS-{year}-000001")]
     );
-    assert_eq!(
-        numbers(&admin.get("/admin/invoices?account=other").await.json()),
-        [format!("PS-{year}-000002")]
-    );
+    assert!(numbers(&admin.get("/admin/invoices?account=other").await.json()).is_empty());
     assert_eq!(admin.get("/admin/invoices?account=nobody").await.status, 404);
     let log = admin.get(&format!("/admin/audit?target=PS-{year}-000001")).await.json();
     assert_eq!((&log["data"][0]["what"], &log["data"][1]), (&json!("invoice.issue"), &json!(null)), "{log}");
     // A restart does not change the invoice.
-    let before = admin.get(query).await.json();
+    let before = admin.get(&query).await.json();
     let provider = Provider::start().await;
     let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;
-    assert_eq!(again.admin().get(query).await.json(), before);
-    let fourth = again.admin().post("/admin/invoices", &issue_request("acme", "2026-03")).await.json();
+    assert_eq!(again.admin().get(&query).await.json(), before);
+    let fourth = again.admin().post("/admin/invoices", &issue_request(&again, "acme", 2, 2)).await.json();
     assert_eq!(fourth["number"], json!(format!("PS-{year}-000004")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it() {
-    let (_provider, running) = bench().await;
+    let (_provider, running) = bench_with_history().await;
     let (mut finance, own) =
         (signed_in(&running, "fin", "finance").await, holder(&running, "ada", "acme").await);
     let page = "/console/accounts/acme/invoice";
-    let range = "from=2026-01-01&to=2026-01-31";
+    let (from, to) = (days_ago(&running, 4), days_ago(&running, 3));
+    let range = format!("from={from}&to={to}");
+    let empty = finance.get(&format!("{page}?from=2026-01-01&to=2026-01-31")).await.text();
+    assert!(
+        !empty.contains("Issue with the next number") && empty.contains("nothing was charged"),
+        "{empty}"
+    );
     let shown = finance.get(&format!("{page}?{range}")).await.text();
     assert!(shown.contains("Issue with the next number") && shown.contains("Draft"), "{shown}");
     let held = own.get(&format!("/dashboard/invoice?{range}")).await.text();
     assert!(!held.contains("Issue with the next number") && held.contains("Draft"));
     let token = finance.token(page).await;
-    let form = [("form_token", token.as_str()), ("from", "2026-01-01"), ("to", "2026-01-31")];
-    let issued = finance.post(page, &form).await;
+    let form = [("form_token", token.as_str()), ("from", &from), ("to", &to)];
+    let issued = finance.confirm(&format!("{page}/issue"), &form).await;
     assert_eq!(issued.status, 200, "{}", issued.text());
     let text = issued.text();
-    assert!(
-        text.contains("-000001 was issued") && text.contains("2026-01-31") && !text.contains("Draft"),
-        "{text}"
-    );
+    assert!(text.contains("-000001 was issued") && text.contains(&to) && !text.contains("Draft"), "{text}");
     let held = own.get(&format!("/dashboard/invoice?{range}")).await.text();
     assert!(held.contains("-000001") && !held.contains("Draft"), "{held}");
     let csv = own.get(&format!("/dashboard/invoice.csv?{range}")).await.text();
@@ -294,15 +322,16 @@ async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it()
     for role in ["operator", "viewer"] {
         let mut browser = signed_in(&running, role, role).await;
         let token = browser.token("/console/").await;
-        let refused =
-            browser.post(page, &[("form_token", &token), ("from", "2026-02-01"), ("to", "2026-02-28")]).await;
+        let refused = browser
+            .post(&format!("{page}/issue"), &[("form_token", &token), ("from", &from), ("to", &to)])
+            .await;
         assert_eq!(refused.status, 403, "{role}");
     }
     // The dashboard's backend has no route that issues.
     let mut own = own;
     let token = own.token("/dashboard/").await;
-    let refused = own
-        .post("/dashboard/invoice", &[("form_token", &token), ("from", "2026-02-01"), ("to", "2026-02-28")])
-        .await;
-    assert_eq!(refused.status, 404);
+    for path in ["/dashboard/invoice", "/dashboard/invoice/issue"] {
+        let refused = own.post(path, &[("form_token", &token), ("from", &from), ("to", &to)]).await;
+        assert_eq!(refused.status, 404, "{path}");
+    }
 }

@@ -56,6 +56,13 @@ pub struct InvoiceRecord {
     pub parts: usize,
 }
 
+impl InvoiceRecord {
+    /// Returns true if the invoice has days in common with a period.
+    fn has_days_of(&self, from: &str, to: &str) -> bool {
+        &*self.from <= to && from <= &*self.to
+    }
+}
+
 /// Result of [`InvoiceStore::issue`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IssueOutcome {
@@ -126,6 +133,20 @@ impl InvoiceStore {
         Ok(found.filter(|record| record.to == to))
     }
 
+    /// Returns an invoice of an account that has days in common with a period.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`].
+    pub fn find_overlapping(
+        &self,
+        account: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<Option<InvoiceRecord>, StoreError> {
+        let issued = self.list(Some(account))?;
+        Ok(issued.into_iter().find(|one| one.has_days_of(from, to)))
+    }
+
     /// Returns the document of an invoice, as it was issued.
     ///
     /// # Errors
@@ -170,8 +191,7 @@ impl InvoiceStore {
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
                 return Ok(IssueOutcome::Existing(same.clone()));
             }
-            let overlaps = |one: &&InvoiceRecord| one.from <= draft.to && draft.from <= one.to;
-            if let Some(other) = issued.iter().find(overlaps) {
+            if let Some(other) = issued.iter().find(|one| one.has_days_of(&draft.from, &draft.to)) {
                 return Ok(IssueOutcome::Overlapping(other.clone()));
             }
             let sequence = counters.next_number()?;

@@ -19,7 +19,7 @@ pub fn invoice_period_form(path: &str, from: &str, to: &str) -> Form {
 /// Form that issues the invoice of the period shown on the page at `path`.
 #[must_use]
 pub fn issue_invoice_form(path: &str, from: &str, to: &str) -> Form {
-    let mut form = Form::new(path, "Issue this invoice", "Issue with the next number")
+    let mut form = Form::new(format!("{path}/issue"), "Issue this invoice", "Issue with the next number")
         .with_field(Field::hidden("from", from))
         .with_field(Field::hidden("to", to));
     form.is_irreversible = true;
@@ -55,8 +55,7 @@ pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let mut blocks = vec![Block::RunningHeader(running_header(invoice))];
     if invoice.get("is_draft") != Some(&Value::Bool(false)) {
-        let text = "Draft without a number: an invoice is issued after the end of its period.";
-        blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
+        blocks.push(Block::Notice(NoticeKind::Warning, draft_text(invoice)));
     }
     blocks.push(Block::Columns(vec![
         ("Seller".into(), party(invoice.get("seller"))),
@@ -83,6 +82,23 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks.push(Block::Table(footprint_table(invoice)));
     blocks.push(Block::Columns(vec![("Notes".into(), notes(invoice))]));
     blocks
+}
+
+/// Returns why an invoice is a draft.
+fn draft_text(invoice: &Value) -> Text {
+    match &*text(invoice, "issue_state") {
+        "ready" => "Draft without a number: this invoice is not issued yet.".into(),
+        "no_seller" => "Draft without a number: the configuration of the gateway has no seller.".into(),
+        "empty" => {
+            "Draft without a number: nothing was charged in this period, so no invoice is issued.".into()
+        }
+        "overlapping" => {
+            let text_of_other =
+                "Draft without a number: the invoice {0} has days in common with this period.";
+            Text::with(text_of_other, [text(invoice, "overlaps").into()])
+        }
+        _ => "Draft without a number: an invoice is issued after the end of its period.".into(),
+    }
 }
 
 fn key_label(id: &str, key_names: &BTreeMap<String, String>) -> String {

@@ -22,6 +22,12 @@ const TABLES: [&[Translation]; 5] =
 static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static Translation>> =
     LazyLock::new(|| TABLES.into_iter().flatten().map(|row| (row.0, row)).collect());
 
+/// Returns the text of the table that equals `text`; `None` if there is none.
+#[must_use]
+pub fn find_text(text: &str) -> Option<&'static str> {
+    BY_ENGLISH.get(text).map(|row| row.0)
+}
+
 /// Returns a text in a language; the text itself if it is not in the table, such as the name of a unit.
 pub(crate) fn translate(text: &str, language: Language) -> &str {
     if language == Language::English {

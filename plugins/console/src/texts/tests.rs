@@ -12,6 +12,7 @@ const EXCEPTIONS: &[&str] = &[
     // Names in cryptography, in the code and of units.
     "LiveStream",
     "console sign-in 1",
+    "flash {form_token} {message}",
     "Wh",
     // Author in the audit log.
     "{} from {address}",
