@@ -10,9 +10,11 @@ use crate::auth::account_json;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{ApiKey, KeyScopes};
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Default scopes of a new key.
@@ -21,13 +23,17 @@ pub const DEFAULT_SCOPES: &str = "inference.*";
 pub const CREATE_MEMBERS: [&str; 7] =
     ["name", "account", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members that change a key.
-pub const CHANGE_MEMBERS: [&str; 6] = ["name", "scopes", "models", "limits", "store_responses", "expires"];
+pub const CHANGE_MEMBERS: [&str; 7] =
+    ["name", "scopes", "models", "limits", "store_responses", "expires", "version"];
 /// Request members of a rotation.
 pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the request that lists keys.
 pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
+
+/// Number of bytes of a key's version.
+const VERSION_BYTES: usize = 8;
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
@@ -52,7 +58,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::patch(
         "/admin/keys/{id}",
         "changeKey",
-        "Changes a key: name, scopes, models, limits, storage of responses, expiry",
+        "Changes a key: name, scopes, models, limits, storage of responses, expiry; with `version`, only if it is unchanged",
         RouteHandler::Store(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
@@ -162,7 +168,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         revoked: None,
     };
     wanted.apply_to(&mut record);
-    let said = asked.audit_entry("key.create", &record.id, key_json(&record));
+    let said = asked.audit_entry("key.create", &record.id, key_fields(&record));
     vault.keys.insert(&record, &said).map_err(store_refusal)?;
     let account = made.then(|| Box::new(account));
     Ok(AdminResponse {
@@ -179,13 +185,23 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
+    let expected = wanted.fields.text_value("version")?.into_option();
+    let is_current = Cell::new(true);
     let changed = vault.keys.change(&asked.id, |key| {
-        let before = key_json(key);
+        is_current.set(expected.as_ref().is_none_or(|version| *version == key_version(key)));
+        if !is_current.get() {
+            return None;
+        }
+        let before = key_fields(key);
         wanted.apply_to(key);
-        let after = key_json(key);
+        let after = key_fields(key);
         (before != after).then(|| asked.audit_entry("key.change", &key.id, changed_fields(&before, &after)))
     });
     let key = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    if !is_current.get() {
+        let message = "The key was changed by another request since it was read, so nothing was changed now.";
+        return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("version"));
+    }
     Ok(AdminResponse {
         status: 200,
         answer: key_json(&key),
@@ -284,6 +300,24 @@ pub fn all_keys(vault: &Stores) -> Result<Vec<Value>, ApiError> {
 /// Returns the JSON object of a key in responses, without its digests.
 #[must_use]
 pub fn key_json(record: &KeyRecord) -> Value {
+    let mut shown = key_fields(record);
+    if let Some(members) = shown.as_object_mut() {
+        members.insert("version".to_owned(), key_version(record).into());
+    }
+    shown
+}
+
+/// Returns the version of a key: a digest of everything that a request can change, and so not of its last use.
+fn key_version(record: &KeyRecord) -> String {
+    let mut fields = key_fields(record);
+    if let Some(members) = fields.as_object_mut() {
+        members.remove("last_used");
+    }
+    let digest = Sha256::digest(fields.to_string().as_bytes());
+    hex::encode(digest.iter().take(VERSION_BYTES))
+}
+
+fn key_fields(record: &KeyRecord) -> Value {
     json!({
         "id": record.id,
         "name": record.name,

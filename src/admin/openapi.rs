@@ -158,7 +158,7 @@ pub(super) fn answer_schema(members: &[&str]) -> Value {
 
 /// Members of an account in responses, including those that the gateway adds.
 pub(super) const ACCOUNT_MEMBERS: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
-pub(super) const KEY_MEMBERS: [&str; 15] = [
+pub(super) const KEY_MEMBERS: [&str; 16] = [
     "id",
     "name",
     "account",
@@ -172,6 +172,7 @@ pub(super) const KEY_MEMBERS: [&str; 15] = [
     "rotated",
     "previous_good_until",
     "revoked",
+    "version",
     "now",
     "warnings",
 ];
@@ -268,7 +269,7 @@ mod tests {
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let told: Vec<String> = names(&account_json::account_to_json(&account));
         assert_eq!(told, ACCOUNT_MEMBERS[..5]);
-        assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..13]);
+        assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..14]);
         assert_eq!(names(&account_json::limits_to_json(&key.limits)), input::LIMIT_MEMBERS);
     }
 

@@ -226,6 +226,23 @@ impl Form {
         self
     }
 
+    /// After a conflict with another change: shows the stored value at each field whose value differs, and takes over the
+    /// hidden fields, such as the version, so that a further submission replaces what is stored now. `stored` is the form
+    /// with the stored values.
+    pub fn show_stored_values(&mut self, stored: &Self) {
+        for field in &mut self.fields {
+            let Some(other) = stored.fields.iter().find(|other| other.name == field.name) else { continue };
+            if field.kind == FieldKind::Hidden {
+                field.value.clone_from(&other.value);
+            } else if field.value.trim() != other.value {
+                field.error = match &*other.value {
+                    "" => "This field is empty now in the stored version.".into(),
+                    value => Text::with("The stored version has {0} here now.", [value.to_owned().into()]),
+                };
+            }
+        }
+    }
+
     /// Fills the fields with the values that were sent before, except passwords, and shows the message `refused` at the
     /// field that it names.
     pub fn restore_values(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {

@@ -2,11 +2,14 @@
 
 use super::HOLDERS;
 use crate::console::actions::{
-    ActionDefinition, admin_call, completion_message, limits_json, member_text, new_key_json,
-    new_secret_blocks,
+    ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text, new_key_json,
+    new_secret_blocks, without_confirmation,
 };
+use crate::console::confirmation::Confirmation;
+use crate::console::operators::actions::confirm_cancellation;
 use crate::console::request::ConsoleRequest;
 use http::Method;
+use penstock_console::Text;
 use penstock_console::pages::{key_limits_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
 
@@ -19,17 +22,23 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/keys".into(),
         show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
         form: Some(|_, _| new_key_form("/dashboard/keys")),
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/limits",
         roles: HOLDERS,
         build: |request, id| {
-            let body = json!({ "name": request.field("name").trim(), "limits": limits_json(request) });
+            let mut body = fields_json(request, &["version"]);
+            if let Some(members) = body.as_object_mut() {
+                members.insert("name".to_owned(), request.field("name").trim().into());
+                members.insert("limits".to_owned(), limits_json(request));
+            }
             admin_call(Method::PATCH, admin_key(id, ""), body)
         },
         page: |_, id| key_path(id),
         show: |answer| completion_message("The key {0} was changed.", [member_text(answer, "name")]),
         form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/rotate",
@@ -38,6 +47,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, id| key_path(id),
         show: |answer| new_secret_blocks(answer, "The new secret, shown only now:"),
         form: None,
+        confirm: confirm_rotation,
     },
     ActionDefinition {
         path: "/dashboard/keys/{id}/revoke",
@@ -46,6 +56,15 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, id| key_path(id),
         show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
+        confirm: |_, id| {
+            Some(Confirmation {
+                question: "Revoke the key {0}? Its requests are refused at once. This cannot be undone.",
+                values: Vec::new(),
+                object: Some(admin_key(id, "")),
+                submit: "Revoke",
+                fields: &[],
+            })
+        },
     },
     ActionDefinition {
         path: "/dashboard/batches/{id}/cancel",
@@ -56,6 +75,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/batches".into(),
         show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
+        confirm: confirm_cancellation,
     },
     ActionDefinition {
         path: "/dashboard/files/{id}/delete",
@@ -64,11 +84,31 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/dashboard/files".into(),
         show: |answer| completion_message("The file {0} was deleted.", [member_text(answer, "id")]),
         form: None,
+        confirm: |_, id| {
+            Some(Confirmation {
+                question: "Delete the file {0}? Its contents cannot be restored.",
+                values: vec![Text::Data(id.to_owned())],
+                object: None,
+                submit: "Delete",
+                fields: &[],
+            })
+        },
     },
 ];
 
 fn admin_key(id: &str, rest: &str) -> String {
     format!("/admin/keys/{}{rest}", percent_encode(id))
+}
+
+/// Returns the question before a rotation after which the previous secret is invalid at once.
+fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> {
+    (request.value("overlap_seconds") == "0").then(|| Confirmation {
+        question: "Give the key {0} a new secret? Requests with the present one are refused at once.",
+        values: Vec::new(),
+        object: Some(admin_key(id, "")),
+        submit: "Rotate",
+        fields: &["overlap_seconds"],
+    })
 }
 
 fn key_path(id: &str) -> String {

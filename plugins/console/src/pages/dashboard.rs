@@ -147,7 +147,9 @@ pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
     let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
+    let version = key.get("version").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
+        .with_field(Field::hidden("version", version))
         .with_field(Field::new("name", "Name").required().value(name))
         .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))
