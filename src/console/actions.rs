@@ -1,13 +1,15 @@
 //! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
 //! triggers.
 
-use super::answer::{ConsoleAnswer, refusal_notice};
-use super::pages::{self, forbidden, match_path};
+use super::answer::{self, ConsoleAnswer, refusal_notice};
+use super::confirmation::{self, Confirmation};
+use super::flash::FlashMessage;
+use super::pages::{self, PageContext, forbidden, match_path};
 use super::request::ConsoleRequest;
-use super::session::ActiveSession;
+use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
 use http::Method;
-use penstock_console::{Block, Form, NoticeKind, Text};
+use penstock_console::{Block, Form};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
@@ -21,12 +23,28 @@ pub struct ActionDefinition {
     pub roles: &'static [UserRole],
     /// Returns the request of the admin API for a sent form and the segment for `{id}`.
     pub build: fn(&ConsoleRequest, &str) -> AdminCall,
-    /// Returns the path of the page that shows the result.
+    /// Returns the path of the page that shows the result, with a query where the page needs one.
     pub page: fn(&ConsoleRequest, &str) -> String,
-    /// Returns the blocks that show the result, from the response of the admin API.
-    pub show: fn(&Value) -> Vec<Block>,
+    /// Returns the result to show, from the response of the admin API.
+    pub show: fn(&Value) -> ActionResult,
     /// Returns the form that is shown again after a refusal; `None` to show the refusal only.
     pub form: Option<fn(&ConsoleRequest, &str) -> Form>,
+    /// Returns the question that the person has to confirm before the action; `None` if there is none.
+    pub confirm: fn(&ConsoleRequest, &str) -> Option<Confirmation>,
+}
+
+/// Result of a completed action.
+#[derive(Debug)]
+pub enum ActionResult {
+    /// Message. The browser is redirected to the page, which shows it once, so that a reload repeats nothing.
+    Message(FlashMessage),
+    /// Blocks of this response alone, such as a secret. A reload sends the form again, which is refused.
+    Blocks(Vec<Block>),
+}
+
+/// Confirmation of actions that can be undone: none.
+pub fn without_confirmation(_: &ConsoleRequest, _: &str) -> Option<Confirmation> {
+    None
 }
 
 /// Request to the admin API that a form triggers.
@@ -57,11 +75,29 @@ pub async fn answer(
         return Err(forbidden(active.user.role));
     }
     let id = crate::proxy::endpoint::decode_segment(id);
+    let page = (row.page)(request, &id);
+    if let Some(confirmation) = (row.confirm)(request, &id)
+        && !confirmation::is_confirmed(request)
+    {
+        return Ok(answer::redirect_answer(&confirmation.link(request)));
+    }
+    if !claim_form(console, request, active).await? {
+        let message = "This form was sent already, and nothing was changed again. A secret is shown only once: if \
+                       you have lost it, create or rotate another one.";
+        let refusal = ApiError::with_message(ErrorCode::Conflict, message);
+        let notice = vec![refusal_notice(&refusal)];
+        return pages::render(console, backend, request, active, &page, 409, notice).await;
+    }
     let AdminCall { method, path, body } = (row.build)(request, &id);
     let actor = active.audit_actor(&request.address);
     let called = backend.call(BackendRequest { method, path, query: Vec::new(), body, actor: &actor }).await;
-    let (status, blocks) = match called {
-        Ok(value) => (200, (row.show)(&value)),
+    let (status, blocks) = match called.map(|value| (row.show)(&value)) {
+        Ok(ActionResult::Message(message)) => {
+            let cookie = message.to_cookie(console.site, console.is_secure(), &active.record.form_token);
+            let redirect = answer::redirect_answer(&page);
+            return Ok(cookie.into_iter().fold(redirect, ConsoleAnswer::with_cookie));
+        }
+        Ok(ActionResult::Blocks(blocks)) => (200, blocks),
         Err(refusal) => {
             let mut blocks = vec![refusal_notice(&refusal)];
             if let Some(form) = row.form {
@@ -73,9 +109,47 @@ pub async fn answer(
             (refusal.code.spec().status, blocks)
         }
     };
-    let page = (row.page)(request, &id);
     // If the person may not see the page, or its account does not exist, only the result is shown.
     pages::render(console, backend, request, active, &page, status, blocks).await
+}
+
+/// Records that a form is sent; returns false if it was sent before. A form without an id, which no page has, counts as
+/// new.
+async fn claim_form(
+    console: &Console,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+) -> Result<bool, ApiError> {
+    let id = request.field("form_id");
+    if id.is_empty() {
+        return Ok(true);
+    }
+    let (stores, digest) = (console.app.stores.clone(), active.digest);
+    // All forms of a page have the same id.
+    let form = format!("{id} {}", request.path);
+    run_blocking(move || session::claim_form(&stores, &digest, &form)).await
+}
+
+/// Answers a link to a form: with the question to confirm, or with a redirect to the page of the form; `None` if there
+/// is no form with this path.
+///
+/// # Errors
+/// Returns 403 if the role may not send the form, and the refusal of the admin API for the object of the question.
+pub async fn answer_link(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>, ApiError> {
+    let (request, active) = (page.request, page.active);
+    let mut rows = page.console.site.actions.iter();
+    let Some((row, id)) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?))) else {
+        return Ok(None);
+    };
+    if !row.roles.contains(&active.user.role) {
+        return Err(forbidden(active.user.role));
+    }
+    let id = crate::proxy::endpoint::decode_segment(id);
+    let back = (row.page)(request, &id);
+    match (row.confirm)(request, &id) {
+        Some(confirmation) => confirmation.show(page, &back).await.map(Some),
+        None => Ok(Some(answer::redirect_answer(&back))),
+    }
 }
 
 /// Returns the name of the form field for a member of the admin API.
@@ -149,11 +223,11 @@ pub fn member_text(value: &Value, name: &str) -> String {
 }
 
 /// Returns the message about a completed action, with the values of its placeholders.
-pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> Vec<Block> {
-    vec![Block::Notice(NoticeKind::Done, Text::with(text, values.map(Text::Data)))]
+pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> ActionResult {
+    ActionResult::Message(FlashMessage { text, values: values.into() })
 }
 
 /// Returns the block that shows the secret of a new key.
-pub fn new_secret_blocks(answer: &Value, label: &'static str) -> Vec<Block> {
-    vec![Block::Secret(label.into(), member_text(answer, "key"))]
+pub fn new_secret_blocks(answer: &Value, label: &'static str) -> ActionResult {
+    ActionResult::Blocks(vec![Block::Secret(label.into(), member_text(answer, "key"))])
 }

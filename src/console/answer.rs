@@ -120,10 +120,14 @@ pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
 
 /// Creates a page with a refusal, for persons who are not signed in.
 pub fn refusal_page(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
+    page_answer(refusal.code.spec().status, &refusal_content(site, language, refusal))
+}
+
+/// Returns the page of a refusal.
+pub fn refusal_content(site: &ConsoleSite, language: Language, refusal: &ApiError) -> Page {
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",
         _ => "Refused",
     };
-    let of = Page::without_session(site.root, language, site.root, title, vec![refusal_notice(refusal)]);
-    page_answer(refusal.code.spec().status, &of)
+    Page::without_session(site.root, language, site.root, title, vec![refusal_notice(refusal)])
 }

@@ -14,7 +14,9 @@
 mod actions;
 mod answer;
 mod batches;
+mod confirmation;
 pub mod dashboard;
+mod flash;
 mod invoice;
 pub mod live;
 mod openid;
@@ -225,6 +227,7 @@ impl Console {
         }
         match path {
             "language" if is_post => return Ok(self.choose_language(request)),
+            "language" => return Ok(answer::redirect_answer(self.site.root)),
             "sign-in" if is_post => return self.sign_in(request).await,
             "sign-in" => return Ok(self.sign_in_page(request, None)),
             openid::START_PATH if !is_post => return self.openid_start(request).await,
@@ -246,10 +249,11 @@ impl Console {
         if path == EVENTS_PATH && request.method == Method::GET {
             return self.stream_figures(request, &active);
         }
-        match &active.user.account {
+        let shown = match &active.user.account {
             Some(account) => self.show(&AccountBackend { backend, account }, request, &active).await,
             None => self.show(backend, request, &active).await,
-        }
+        };
+        Ok(shown.unwrap_or_else(|refusal| pages::refusal_page(self, request, &active, &refusal)))
     }
 
     async fn show(
@@ -259,6 +263,13 @@ impl Console {
         active: &ActiveSession,
     ) -> Result<ConsoleAnswer, ApiError> {
         if request.method != Method::POST {
+            match request.path.strip_prefix(self.site.root) {
+                Some("sign-out") => return Ok(answer::redirect_answer(self.site.root)),
+                _ if request.path == operators::actions::CHECK_PATH => {
+                    return Ok(answer::redirect_answer(operators::actions::CONFIGURATION_PATH));
+                }
+                _ => {}
+            }
             return pages::answer(self, backend, request, active).await;
         }
         if request.path == operators::actions::CHECK_PATH {

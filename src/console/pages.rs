@@ -1,18 +1,25 @@
 //! Pages of a site: one row for each page, with the roles that may see it, and their rendering.
 
+use super::actions;
 use super::answer::{self, ConsoleAnswer, refusal_notice};
+use super::flash::{self, FLASH_COOKIE, FlashMessage};
 use super::request::ConsoleRequest;
 use super::session::ActiveSession;
 use super::{BackendRequest, Console, ConsoleBackend};
+use crate::telemetry::request_id::RequestId;
 use http::Method;
 use penstock_console::{Block, Language, NavLink, Page, SignedInUser, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Value, json};
 use std::pin::Pin;
+use std::sync::OnceLock;
 
 /// Number of rows on a page of a list.
 pub const PAGE_ROWS: &str = "100";
+
+/// Status of a refusal because something was changed meanwhile.
+const CONFLICT: u16 = 409;
 
 /// Definition of a page of a console site: path, title, roles, and contents.
 pub struct PageDefinition {
@@ -56,6 +63,8 @@ pub struct PageContext<'a> {
     pub active: &'a ActiveSession,
     /// Decoded segment that the path has for `{id}`.
     pub id: String,
+    /// Title that replaces the one of the table.
+    title: OnceLock<Text>,
 }
 
 impl PageDefinition {
@@ -107,10 +116,25 @@ pub async fn answer(
             return Err(forbidden(active.user.role));
         }
         let id = crate::proxy::endpoint::decode_segment(id).into_owned();
-        let context = PageContext { console, backend, request, active, id };
+        let context = PageContext { console, backend, request, active, id, title: OnceLock::new() };
         return (row.load)(&context).await;
     }
-    render(console, backend, request, active, &request.path, 200, Vec::new()).await
+    let is_page = console.site.pages.iter().any(|row| match_path(row.path, &request.path).is_some());
+    if !is_page {
+        let (id, title) = (String::new(), OnceLock::new());
+        let context = PageContext { console, backend, request, active, id, title };
+        let link = actions::answer_link(&context).await?;
+        return link.ok_or_else(|| ApiError::new(ErrorCode::NotFound));
+    }
+    // An automatic update of a page does not use up the message.
+    let cookie = request.cookie(FLASH_COOKIE).filter(|_| !request.is_update);
+    let message = cookie.and_then(|value| FlashMessage::from_cookie(value, &active.record.form_token));
+    let before = message.map(FlashMessage::into_block).into_iter().collect();
+    let shown = render(console, backend, request, active, &request.path, 200, before).await?;
+    Ok(match cookie {
+        Some(_) => shown.with_cookie(flash::removal_cookie(console.site, console.is_secure())),
+        None => shown,
+    })
 }
 
 /// Renders the page with this path; the blocks in `before`, such as the result of an action, are shown above its own
@@ -127,20 +151,15 @@ pub async fn render(
     status: u16,
     before: Vec<Block>,
 ) -> Result<ConsoleAnswer, ApiError> {
-    let site = console.site;
-    let found = site.pages.iter().find_map(|row| Some((row, match_path(row.path, path)?)));
-    let (row, id) = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let path = path.split('?').next().unwrap_or(path);
+    let (row, id) = find_page(console, path)?;
     let role = active.user.role;
-    let id = crate::proxy::endpoint::decode_segment(id).into_owned();
-    let title = if id.is_empty() {
-        row.title.into()
-    } else {
-        Text::with("{0} {1}", [row.title.into(), id.clone().into()])
-    };
-    let context = PageContext { console, backend, request, active, id };
+    let title = title_of(row, &id);
+    let context = PageContext { console, backend, request, active, id, title: OnceLock::new() };
     let loaded = if row.roles.contains(&role) { (row.load)(&context).await } else { Err(forbidden(role)) };
+    let title = context.title.into_inner().unwrap_or(title);
     let (status, blocks) = match loaded {
-        Ok(blocks) => (status, before.into_iter().chain(blocks).collect()),
+        Ok(blocks) => (status, with_result(before, blocks, status == CONFLICT)),
         Err(refusal) => {
             let notice = refusal_notice(&refusal);
             (refusal.code.spec().status, before.into_iter().chain([notice]).collect())
@@ -162,11 +181,75 @@ pub fn render_blocks(
     status: u16,
     blocks: Vec<Block>,
 ) -> Result<ConsoleAnswer, ApiError> {
-    let row = console.site.pages.iter().find(|row| row.path == path);
-    let row = row.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
-    let (title, address) = (row.title.into(), path.to_owned());
+    let (row, id) = find_page(console, path)?;
+    let (title, address) = (title_of(row, &id), path.to_owned());
     let shown = Shown { row, title, address, language: request.language };
     Ok(answer_with(console, active, shown, status, blocks))
+}
+
+fn find_page(console: &Console, path: &str) -> Result<(&'static PageDefinition, String), ApiError> {
+    let found = console.site.pages.iter().find_map(|row| Some((row, match_path(row.path, path)?)));
+    let (row, id) = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    Ok((row, crate::proxy::endpoint::decode_segment(id).into_owned()))
+}
+
+/// Returns the title of a page: that of its row and, for the page of an object, the id.
+fn title_of(row: &PageDefinition, id: &str) -> Text {
+    match id {
+        "" => row.title.into(),
+        id => Text::with("{0} {1}", [row.title.into(), id.to_owned().into()]),
+    }
+}
+
+/// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of the
+/// page, so that it is there only once. After a conflict it shows which stored values differ.
+fn with_result(result: Vec<Block>, mut page: Vec<Block>, is_conflict: bool) -> Vec<Block> {
+    let mut above = Vec::new();
+    for mut block in result {
+        let action = match &block {
+            Block::Form(form) => Some(form.action.clone()),
+            _ => None,
+        };
+        let is_same =
+            |other: &Block| matches!(other, Block::Form(form) if Some(&form.action) == action.as_ref());
+        match page.iter().position(is_same).and_then(|index| page.get_mut(index)) {
+            Some(place) => {
+                if let (Block::Form(refused), Block::Form(current)) = (&mut block, &*place)
+                    && is_conflict
+                {
+                    refused.show_stored_values(current);
+                }
+                *place = block;
+            }
+            None => above.push(block),
+        }
+    }
+    above.extend(page);
+    above
+}
+
+/// Creates the page of a refusal for a signed-in person, with the navigation of the site.
+pub fn refusal_page(
+    console: &Console,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+    refusal: &ApiError,
+) -> ConsoleAnswer {
+    let page = Page {
+        nav: nav(console.site.pages, active.user.role, ""),
+        user: Some(signed_in_user(active)),
+        ..answer::refusal_content(console.site, request.language, refusal)
+    };
+    answer::page_answer(refusal.code.spec().status, &page)
+}
+
+fn signed_in_user(active: &ActiveSession) -> SignedInUser {
+    SignedInUser {
+        name: active.user.name.clone(),
+        role: active.user.role.name(),
+        form_token: active.record.form_token.clone(),
+        form_id: RequestId::random().as_str().to_owned(),
+    }
 }
 
 /// Page to show: its row and title, the address of the page for links back to it, and its language.
@@ -192,11 +275,7 @@ fn answer_with(
         address,
         title,
         nav: nav(site.pages, role, row.path),
-        user: Some(SignedInUser {
-            name: active.user.name.clone(),
-            role: role.name(),
-            form_token: active.record.form_token.clone(),
-        }),
+        user: Some(signed_in_user(active)),
         redirect_path: None,
         refresh_path: (row.is_live && status == 200).then_some(row.path),
         events: console.events_path(row.path).filter(|_| status == 200),
@@ -238,6 +317,12 @@ impl PageContext<'_> {
         let mut query = vec![("limit", PAGE_ROWS)];
         query.extend(self.request.query("after").map(|after| ("after", after)));
         self.get(path, &query).await
+    }
+
+    /// Sets the title of the page, instead of the one of the table with the id.
+    pub fn set_title(&self, title: Text) {
+        // The first title stays.
+        self.title.set(title).ok();
     }
 
     /// Returns true if the person has one of these roles.

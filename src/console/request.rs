@@ -154,6 +154,15 @@ impl ConsoleRequest {
         self.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
+    /// Returns the value of a form field or, for a link to a form, of the query parameter of this name; empty if both are
+    /// absent.
+    pub fn value(&self, name: &str) -> &str {
+        Some(self.field(name))
+            .filter(|value| !value.is_empty())
+            .or_else(|| self.query(name))
+            .unwrap_or_default()
+    }
+
     /// Returns the value of a query parameter, if it is not empty.
     pub fn query(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());

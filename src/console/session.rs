@@ -19,6 +19,11 @@ const MAX_SESSIONS: usize = 10_000;
 /// Maximum number of sessions of one person, so that no person can use up the sessions of the others.
 pub const MAX_USER_SESSIONS: usize = 20;
 
+/// Maximum number of sent forms that a session remembers; older ones are forgotten.
+const MAX_USED_FORMS: usize = 64;
+/// Number of bytes of a form's digest.
+const FORM_DIGEST_BYTES: usize = 12;
+
 /// Valid session and the person to whom it belongs.
 #[derive(Clone, Debug)]
 pub struct ActiveSession {
@@ -63,7 +68,11 @@ pub fn find_session(
     };
     if extends && now >= record.seen.saturating_add(SEEN_SECONDS) {
         record.seen = now;
-        stores.sessions.touch(&digest, &record).map_err(store_refusal)?;
+        let touch = |session: &mut SessionRecord| {
+            session.seen = now;
+            true
+        };
+        stores.sessions.change(&digest, touch).map_err(store_refusal)?;
     }
     Ok(Some(ActiveSession { digest, record, user }))
 }
@@ -100,9 +109,29 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
         created: now,
         seen: now,
         form_token,
+        used_forms: Vec::new(),
     };
     stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(store_refusal)?;
     Ok(id)
+}
+
+/// Records that a form of the session is sent. Returns false if it was sent before: then it must not have an effect
+/// again.
+///
+/// # Errors
+/// Returns the error of the store.
+pub fn claim_form(stores: &Stores, digest: &[u8; 32], form: &str) -> Result<bool, ApiError> {
+    let hash = hex::encode(Sha256::digest(form.as_bytes()).iter().take(FORM_DIGEST_BYTES));
+    let claim = |session: &mut SessionRecord| {
+        let is_new = !session.used_forms.contains(&hash);
+        if is_new {
+            let surplus = (session.used_forms.len() + 1).saturating_sub(MAX_USED_FORMS);
+            session.used_forms.drain(..surplus);
+            session.used_forms.push(hash.clone());
+        }
+        is_new
+    };
+    stores.sessions.change(digest, claim).map_err(store_refusal)
 }
 
 fn random_text() -> String {

@@ -66,6 +66,7 @@ fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
         created,
         seen,
         form_token: String::new(),
+        used_forms: Vec::new(),
     };
     let start = 1_000_000;
     assert!(!is_over(&session(start, start), start + IDLE_SECONDS - 1));
@@ -83,6 +84,7 @@ fn a_person_has_a_limited_number_of_sessions() {
         created: 1_000,
         seen: 1_000,
         form_token: String::new(),
+        used_forms: Vec::new(),
     };
     let ended = is_removable_for("eve", 1_000);
     let removed = (0..100).filter(|_| ended(&session("eve"))).count();

@@ -93,7 +93,7 @@ async fn a_form_of_another_site_or_another_session_changes_nothing() {
     }
     assert_eq!(running.admin().get("/admin/accounts/acme").await.status, 404);
     let created = browser.post_from("same-origin", "/console/accounts", &form(own)).await;
-    assert_eq!(created.status, 200, "{}", created.text());
+    assert_eq!((created.status, created.header("location")), (303, Some("/console/accounts")));
     assert_eq!(running.admin().get("/admin/accounts/acme").await.status, 200);
     let log = running.admin().get("/admin/audit?target=acme").await.json();
     assert!(log["data"][0]["who"].as_str().unwrap().starts_with("ada from 127.0.0.1"), "{log}");
@@ -107,25 +107,45 @@ async fn a_key_of_the_console_is_shown_once_used_and_revoked() {
     let page = "/console/accounts/acme";
     let token = browser.token(page).await;
     let attack = "<script>alert(1)</script>";
-    let fields =
-        [("form_token", token.as_str()), ("name", attack), ("scopes", "inference.chat, account.read")];
+    let fields = [
+        ("form_token", token.as_str()),
+        ("form_id", "one"),
+        ("name", attack),
+        ("scopes", "inference.chat, account.read"),
+    ];
     let created = browser.post(&format!("{page}/keys"), &fields).await;
     assert_eq!(created.status, 200, "{}", created.text());
     let key = between(&created.text(), "<code>", "</code>");
+    let count = async || {
+        let keys = running.admin().get("/admin/keys?account=acme").await.json();
+        keys["data"].as_array().unwrap().len()
+    };
+    let again = browser.post(&format!("{page}/keys"), &fields).await;
+    assert_eq!((again.status, count().await), (409, 1), "a reload creates no second key: {}", again.text());
+    assert!(!again.text().contains("sk-svc-") && again.text().contains("sent already"), "{}", again.text());
+    assert_eq!(browser.get(&format!("{page}/keys")).await.header("location"), Some(page));
     assert!(key.starts_with("sk-svc-") && !created.text().contains(attack), "{key}");
     assert!(!browser.get(page).await.text().contains(&key), "a key is shown once");
     let client = Client { address: running.client.address, key: key.clone() };
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
     let id = &key["sk-svc-".len()..][..16];
     let path = format!("/console/keys/{id}/revoke");
-    let revoked = browser.post(&path, &[("form_token", &token), ("account", "acme")]).await;
-    assert_eq!(revoked.status, 200, "{}", revoked.text());
+    assert_eq!(browser.get(&path).await.status, 200, "a link to the question");
+    assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
+    let revoked = browser.confirm(&path, &[("form_token", &token), ("account", "acme")]).await;
+    assert!(revoked.status == 200 && revoked.text().contains("was revoked"), "{}", revoked.text());
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 401);
     let refused =
         browser.post(&format!("{page}/keys"), &[("form_token", &token), ("scopes", "nonsense")]).await;
     assert_eq!(refused.status, 400);
     assert!(refused.text().contains("nonsense"), "what was typed stays: {}", refused.text());
-    assert_eq!(browser.get("/console/accounts/nobody").await.status, 404);
+    let missing = browser.get("/console/accounts/nobody").await;
+    assert!(missing.status == 404 && missing.text().contains("<nav"), "{}", missing.text());
+    let missing = browser.get("/console/nowhere").await;
+    assert!(missing.status == 404 && missing.text().contains("<nav"), "{}", missing.text());
+    for form in ["sign-out", "language", "configuration/check", "configuration/reload", "keys/x/rotate"] {
+        assert_eq!(browser.get(&format!("/console/{form}")).await.status, 303, "{form}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -93,7 +93,13 @@ async fn no_page_and_no_form_reaches_another_account() {
     }
     assert!(DASHBOARD.actions.len() >= 6);
     for action in DASHBOARD.actions {
-        let form = [("form_token", token.as_str()), ("account", "other"), ("name", "n"), ("scopes", "*")];
+        let form = [
+            ("form_token", token.as_str()),
+            ("account", "other"),
+            ("name", "n"),
+            ("scopes", "*"),
+            ("confirmed", "yes"),
+        ];
         if action.path.contains("{id}") {
             let refused = browser.post(&other.fill(action.path), &form).await;
             assert_eq!(refused.status, 404, "{}: {}", action.path, refused.text());
@@ -165,7 +171,7 @@ async fn a_key_is_created_limited_rotated_and_revoked_by_its_account_holder() {
     for valid in [&client, &fresh] {
         assert_eq!(valid.post(CHAT, &running.ask()).await.status, 200, "both secrets are valid meanwhile");
     }
-    assert_eq!(browser.post(&format!("{path}/revoke"), &[("form_token", token)]).await.status, 200);
+    assert_eq!(browser.confirm(&format!("{path}/revoke"), &[("form_token", token)]).await.status, 200);
     for revoked in [&client, &fresh] {
         assert_eq!(revoked.post(CHAT, &running.ask()).await.status, 401);
     }
@@ -178,6 +184,44 @@ async fn a_key_is_created_limited_rotated_and_revoked_by_its_account_holder() {
         "{log}"
     );
     assert!(!log.to_string().contains(&key));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_a_key_that_another_person_changed_meanwhile_is_refused() {
+    let (_provider, running) = bench().await;
+    let key = running.key(&json!({"account": "acme", "name": "ci"})).await.key;
+    let id = &key["sk-svc-".len()..][..16];
+    let (page, path) = (format!("/dashboard/keys/{id}"), format!("/admin/keys/{id}"));
+    let mut ada = holder(&running, "ada", "acme").await;
+    let text = ada.get(&page).await.text();
+    let token = between(&text, "name=\"form_token\" value=\"", "\"");
+    let version = between(&text, "name=\"version\" value=\"", "\"");
+    let change =
+        async |body: Value| running.admin().send("PATCH", &path, &[], body.to_string().as_bytes()).await;
+    let other = json!({"limits": {"requests_per_minute": 7}, "version": version});
+    assert_eq!(change(other.clone()).await.status, 200);
+    assert_eq!(change(other).await.status, 409, "the version was replaced");
+    let mut form = vec![("form_token", token.as_str()), ("name", "mine"), ("tokens_per_minute", "900")];
+    form.push(("version", &version));
+    let refused = ada.post(&format!("{page}/limits"), &form).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    let text = refused.text();
+    for (field, typed, stored) in [
+        ("name", "mine", "has ci here"),
+        ("requests_per_minute", "", "has 7 here"),
+        ("tokens_per_minute", "900", "empty now"),
+    ] {
+        let beside = between(&text, &format!("name=\"{field}\" value=\"{typed}\""), "</label>");
+        assert!(beside.contains(stored), "{field}: {beside}");
+    }
+    let stored = running.admin().get(&path).await.json();
+    assert_eq!((&stored["name"], &stored["limits"]["requests_per_minute"]), (&json!("ci"), &json!(7)));
+    // The form that was shown again has the present version.
+    let version = between(&text, "name=\"version\" value=\"", "\"");
+    form.pop();
+    form.push(("version", &version));
+    assert_eq!(ada.post(&format!("{page}/limits"), &form).await.status, 200);
+    assert_eq!(running.admin().get(&path).await.json()["name"], "mine");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -257,7 +301,7 @@ async fn own_files_and_batches_are_listed_and_deleted() {
     }
     let token = browser.token("/dashboard/files").await;
     let form = [("form_token", token.as_str())];
-    let deleted = browser.post(&format!("/dashboard/files/{}/delete", own.file), &form).await;
+    let deleted = browser.confirm(&format!("/dashboard/files/{}/delete", own.file), &form).await;
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     assert_eq!(own.client.get(&format!("/v1/files/{}", own.file)).await.status, 404);
     assert_eq!(second.client.get(&format!("/v1/files/{}", second.file)).await.status, 200);

@@ -27,3 +27,4 @@ pub use intensity_chart::IntensityChart;
 pub use language::Language;
 pub use page::{NavLink, Page, SignedInUser};
 pub use text::Text;
+pub use texts::find_text;

@@ -26,6 +26,8 @@ pub struct SignedInUser {
     pub role: &'static str,
     /// Token against forged requests, which every form of the page must contain.
     pub form_token: String,
+    /// Id of the forms of this page, so that none of them has an effect twice.
+    pub form_id: String,
 }
 
 /// Page of the console.
@@ -92,6 +94,10 @@ impl Page {
     fn form_token(&self) -> &str {
         self.user.as_ref().map(|user| &*user.form_token).unwrap_or_default()
     }
+
+    fn form_id(&self) -> &str {
+        self.user.as_ref().map(|user| &*user.form_id).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +140,7 @@ mod tests {
             address: data(),
             title: text(),
             nav: Vec::new(),
-            user: Some(SignedInUser { name: data(), role: "admin", form_token: data() }),
+            user: Some(SignedInUser { name: data(), role: "admin", form_token: data(), form_id: data() }),
             refresh_path: None,
             events: None,
             redirect_path: None,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::versioned_json;
+use crate::versioned_json::{self, ChangeOutcome};
 use crate::{MAX_OPERATIONS, Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a session";
@@ -22,6 +22,9 @@ pub struct SessionRecord {
     pub seen: u64,
     /// Token that every form of the session contains, against forged requests.
     pub form_token: String,
+    /// Digests of the forms that were sent last, so that none has an effect twice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_forms: Vec<String>,
 }
 
 /// Access to the sign-in sessions in a store.
@@ -55,17 +58,22 @@ impl SessionStore {
         self.store.apply(Transaction::new().put(StoreTable::Sessions, *digest, row))
     }
 
-    /// Writes the time of the last request, unless the session has been removed.
+    /// Changes a session by compare-and-swap, unless it has been removed; `change` returns false if there is nothing to
+    /// change. Returns true if the session was changed.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn touch(&self, digest: &[u8; 32], session: &SessionRecord) -> Result<(), StoreError> {
-        let row = versioned_json::encode(WHAT, session)?;
-        let batch = Transaction::new().require_present(StoreTable::Sessions, *digest);
-        match self.store.apply(batch.put(StoreTable::Sessions, *digest, row)) {
-            Err(StoreError::Guard { .. }) => Ok(()),
-            applied => applied,
-        }
+    pub fn change(
+        &self,
+        digest: &[u8; 32],
+        change: impl Fn(&mut SessionRecord) -> bool,
+    ) -> Result<bool, StoreError> {
+        let row = (StoreTable::Sessions, digest.as_slice());
+        let changed = versioned_json::change_record(&*self.store, WHAT, row, |session| {
+            let outcome = change(session).then(|| ChangeOutcome::Changed(Transaction::new()));
+            Ok(outcome.unwrap_or(ChangeOutcome::Unchanged))
+        })?;
+        Ok(changed.is_some_and(|(_, changed)| changed))
     }
 
     /// Removes a session.

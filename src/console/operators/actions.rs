@@ -2,10 +2,11 @@
 
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
-    ActionDefinition, admin_call, completion_message, fields_json, member_text, new_key_json,
-    new_secret_blocks,
+    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text, new_key_json,
+    new_secret_blocks, without_confirmation,
 };
 use crate::console::answer::ConsoleAnswer;
+use crate::console::confirmation::Confirmation;
 use crate::console::invoice::ISSUERS;
 use crate::console::pages::{self, forbidden};
 use crate::console::request::ConsoleRequest;
@@ -23,6 +24,8 @@ use serde_json::{Value, json};
 
 /// Path of the form that validates a configuration.
 pub const CHECK_PATH: &str = "/console/configuration/check";
+/// Path of the page of the configuration.
+pub const CONFIGURATION_PATH: &str = "/console/configuration";
 
 /// All forms except those of the sign-in.
 pub const ACTIONS: &[ActionDefinition] = &[
@@ -35,6 +38,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/accounts".into(),
         show: |answer| completion_message("The account {0} was created.", [member_text(answer, "id")]),
         form: Some(|_, _| new_account_form()),
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/accounts/{id}/keys",
@@ -43,6 +47,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, id| account_path(id),
         show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
         form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/accounts/{id}/grant",
@@ -62,9 +67,10 @@ pub const ACTIONS: &[ActionDefinition] = &[
             )
         },
         form: Some(|request, id| grant_form(id, request.field("id"))),
+        confirm: without_confirmation,
     },
     ActionDefinition {
-        path: "/console/accounts/{id}/invoice",
+        path: "/console/accounts/{id}/invoice/issue",
         roles: ISSUERS,
         build: |request, id| {
             let mut body = fields_json(request, &["from", "to"]);
@@ -73,9 +79,22 @@ pub const ACTIONS: &[ActionDefinition] = &[
             }
             admin_call(Method::POST, "/admin/invoices".into(), body)
         },
-        page: |_, id| format!("{}/invoice", account_path(id)),
+        page: |request, id| {
+            let day = |name: &str| percent_encode(request.value(name));
+            format!("{}/invoice?from={}&to={}", account_path(id), day("from"), day("to"))
+        },
         show: |answer| completion_message("The invoice {0} was issued.", [member_text(answer, "number")]),
         form: None,
+        confirm: |request, id| {
+            let day = |name: &str| Text::Day(request.value(name).to_owned());
+            Some(Confirmation {
+                question: "Issue the invoice of the account {0} for {1} to {2}? An issued invoice never changes.",
+                values: vec![Text::Data(id.to_owned()), day("from"), day("to")],
+                object: None,
+                submit: "Issue with the next number",
+                fields: &["from", "to"],
+            })
+        },
     },
     ActionDefinition {
         path: "/console/keys/{id}/revoke",
@@ -83,9 +102,18 @@ pub const ACTIONS: &[ActionDefinition] = &[
         build: |_, id| {
             admin_call(Method::POST, format!("/admin/keys/{}/revoke", percent_encode(id)), json!({}))
         },
-        page: |request, _| account_path(request.field("account")),
+        page: |request, _| key_page(request),
         show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
+        confirm: |_, id| {
+            Some(Confirmation {
+                question: "Revoke the key {0}? Its requests are refused at once. This cannot be undone.",
+                values: Vec::new(),
+                object: Some(format!("/admin/keys/{}", percent_encode(id))),
+                submit: "Revoke",
+                fields: &["account"],
+            })
+        },
     },
     ActionDefinition {
         path: "/console/keys/{id}/rotate",
@@ -93,11 +121,12 @@ pub const ACTIONS: &[ActionDefinition] = &[
         build: |_, id| {
             admin_call(Method::POST, format!("/admin/keys/{}/rotate", percent_encode(id)), json!({}))
         },
-        page: |request, _| account_path(request.field("account")),
+        page: |request, _| key_page(request),
         show: |answer| {
             new_secret_blocks(answer, "The new secret, shown only now; the old one is valid for a day:")
         },
         form: None,
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/batches/{id}/cancel",
@@ -108,19 +137,20 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/batches".into(),
         show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
+        confirm: confirm_cancellation,
     },
     ActionDefinition {
         path: "/console/configuration/reload",
         roles: &[Admin, Operator],
         build: |_, _| admin_call(Method::POST, "/admin/reload".into(), json!({})),
-        page: |_, _| "/console/configuration".into(),
+        page: |_, _| CONFIGURATION_PATH.into(),
         show: |answer| {
-            let mut blocks =
-                completion_message("The configuration {0} is running.", [member_text(answer, "config")]);
-            blocks.push(Block::Table(change_table(answer)));
-            blocks
+            let text = "The configuration {0} is running.";
+            let notice = notice(Text::with(text, [member_text(answer, "config").into()]));
+            ActionResult::Blocks(vec![notice, Block::Table(change_table(answer))])
         },
         form: None,
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/users",
@@ -135,6 +165,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: Some(|_, _| invite_user_form()),
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/users/{id}/invite",
@@ -145,6 +176,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: None,
+        confirm: without_confirmation,
     },
     ActionDefinition {
         path: "/console/users/{id}/disable",
@@ -159,6 +191,15 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/users".into(),
         show: |answer| completion_message("The user {0} is disabled.", [member_text(answer, "name")]),
         form: None,
+        confirm: |_, id| {
+            Some(Confirmation {
+                question: "Disable the user {0}? All sessions of this user end at once.",
+                values: vec![Text::Data(id.to_owned())],
+                object: None,
+                submit: "Disable",
+                fields: &[],
+            })
+        },
     },
     ActionDefinition {
         path: "/console/users/{id}/enable",
@@ -173,6 +214,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| "/console/users".into(),
         show: |answer| completion_message("The user {0} is enabled.", [member_text(answer, "name")]),
         form: None,
+        confirm: without_confirmation,
     },
 ];
 
@@ -201,7 +243,7 @@ pub async fn check_configuration(
                 .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
                 .collect();
             let mut blocks =
-                completion_message("The configuration is valid. Compared with the running one:", []);
+                vec![notice("The configuration is valid. Compared with the running one:".into())];
             blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
             blocks.extend(
                 warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())),
@@ -221,14 +263,37 @@ pub async fn check_configuration(
     let mut form = check_configuration_form();
     form.restore_values(&request.form, None);
     blocks.push(Block::Form(form));
-    pages::render(console, backend, request, active, "/console/configuration", status, blocks).await
+    pages::render(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
+}
+
+fn notice(text: Text) -> Block {
+    Block::Notice(NoticeKind::Done, text)
+}
+
+/// Returns the question before a batch is cancelled.
+pub fn confirm_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation> {
+    Some(Confirmation {
+        question: "Cancel the batch {0}? Lines that were not sent yet stay without a result.",
+        values: vec![Text::Data(id.to_owned())],
+        object: None,
+        submit: "Cancel the batch",
+        fields: &[],
+    })
+}
+
+/// Returns the page of the account that a form about a key names.
+fn key_page(request: &ConsoleRequest) -> String {
+    match request.value("account") {
+        "" => "/console/accounts".to_owned(),
+        account => account_path(account),
+    }
 }
 
 fn account_path(id: &str) -> String {
     format!("/console/accounts/{}", percent_encode(id))
 }
 
-fn shown_invitation(answer: &Value) -> Vec<Block> {
+fn shown_invitation(answer: &Value) -> ActionResult {
     let (label, root) = match &*member_text(answer, "role") {
         "account" => {
             ("Link for {0}, valid once and for 72 hours, after the address of the dashboard:", "/dashboard/")
@@ -236,5 +301,6 @@ fn shown_invitation(answer: &Value) -> Vec<Block> {
         _ => ("Link for {0}, valid once and for 72 hours, after the address of this console:", "/console/"),
     };
     let label = Text::with(label, [member_text(answer, "name").into()]);
-    vec![Block::Secret(label, format!("{root}invitation/{}", member_text(answer, "invitation")))]
+    let link = format!("{root}invitation/{}", member_text(answer, "invitation"));
+    ActionResult::Blocks(vec![Block::Secret(label, link)])
 }

@@ -32,13 +32,35 @@ impl Browser {
         self.site.send("GET", path, &[("cookie", &self.cookie)], b"").await
     }
 
-    /// Sends a form as a page of the site does, and remembers the cookie of the answer.
+    /// Sends a form as a page of the site does, and remembers the cookie of a session. Follows the redirect after a
+    /// completed action, and returns the page with its message.
     pub async fn post(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
         let answer = self.post_from("same-origin", path, form).await;
-        if let Some(cookie) = answer.header("set-cookie") {
-            self.cookie = cookie.split(';').next().unwrap().to_owned();
+        let Some(cookie) = answer.header("set-cookie") else { return answer };
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        if !cookie.starts_with("penstock_message=") {
+            self.cookie = cookie;
+            return answer;
         }
-        answer
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        let cookies = format!("{}; {cookie}", self.cookie);
+        let location = answer.header("location").unwrap();
+        let shown = self.site.send("GET", location, &[("cookie", cookies.as_str())], b"").await;
+        assert!(shown.header("set-cookie").unwrap().starts_with("penstock_message=;"), "shown once");
+        shown
+    }
+
+    /// Sends a form whose action has to be confirmed: first without the confirmation, which asks.
+    pub async fn confirm(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
+        let asked = self.post(path, form).await;
+        assert_eq!(asked.status, 303, "{}", asked.text());
+        let question = self.get(asked.header("location").unwrap()).await;
+        assert!(
+            question.status == 200 && question.text().contains("name=\"confirmed\""),
+            "{}",
+            question.text()
+        );
+        self.post(path, &[form, &[("confirmed", "yes")]].concat()).await
     }
 
     pub async fn post_from(&self, site: &str, path: &str, form: &[(&str, &str)]) -> Answer {
