@@ -8,11 +8,12 @@
   const show = (event) => {
     const figures = JSON.parse(event.data);
     const tiles = live().querySelectorAll(".tile");
-    figures.tiles.forEach(([value, detail, state], index) => {
+    figures.tiles.forEach(([value, detail, state, exact], index) => {
       const tile = tiles[index];
       if (!tile) return;
       tile.className = `tile ${state}`;
       tile.querySelector(".value").textContent = value;
+      tile.querySelector(".value").title = exact;
       tile.querySelector("small").textContent = detail;
     });
     const now = figures.notices.join("\n");

@@ -17,6 +17,7 @@ const ASSETS: &[Asset] = &[
         content_type: "text/css; charset=utf-8",
         body: include_bytes!("../assets/console.css"),
     },
+    Asset { name: "icon.svg", content_type: "image/svg+xml", body: include_bytes!("../assets/icon.svg") },
     Asset {
         name: "live.js",
         content_type: "text/javascript; charset=utf-8",

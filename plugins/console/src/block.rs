@@ -15,6 +15,8 @@ pub enum Block {
     Tiles(Vec<Tile>),
     /// Table.
     Table(Table),
+    /// Table that is shown after a click, such as the values of plots.
+    Details(Table),
     /// Bar chart.
     Chart(BarChart),
     /// Grid intensity and requests of batches by hour.
@@ -140,6 +142,20 @@ impl Cell {
         Self { action: Some(action), ..Self::default() }
     }
 
+    /// Returns the classes in the style sheet.
+    pub(crate) fn class(&self) -> String {
+        let is_blank = self.text.is_empty() && self.action.is_none();
+        let kinds = [
+            ("number", self.numeric),
+            ("blank", is_blank),
+            ("action", self.action.is_some()),
+            ("time", matches!(self.text, Text::Time(_))),
+        ];
+        let state = Some(self.state.class()).filter(|class| !class.is_empty());
+        let shown = kinds.into_iter().filter_map(|(class, is_shown)| is_shown.then_some(class));
+        shown.chain(state).collect::<Vec<_>>().join(" ")
+    }
+
     /// Sets the state that the cell shows besides its text.
     #[must_use]
     pub fn with_state(mut self, state: CellState) -> Self {
@@ -154,6 +170,9 @@ impl Cell {
         self
     }
 }
+
+/// Number of columns that fit on a narrow screen.
+const STACKED_COLUMNS: usize = 2;
 
 /// Row of a table.
 pub type Row = Vec<Cell>;
@@ -176,6 +195,16 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns true if narrow screens show each row as a list of its cells with their headings.
+    pub(crate) const fn is_stacked(&self) -> bool {
+        self.headings.len() > STACKED_COLUMNS
+    }
+
+    /// Returns the heading of a column.
+    pub(crate) fn heading(&self, column: usize) -> &'static str {
+        self.headings.get(column).copied().unwrap_or_default()
+    }
+
     /// Returns true if a column has numbers, which are aligned to the right.
     pub(crate) fn is_numeric(&self, column: usize) -> bool {
         self.rows.first().and_then(|row| row.get(column)).is_some_and(|cell| cell.numeric)
@@ -241,6 +270,19 @@ impl Form {
                 };
             }
         }
+        self.focus_first_error();
+    }
+
+    /// Returns true if a field shows why its value was refused.
+    #[must_use]
+    pub fn has_error(&self) -> bool {
+        self.fields.iter().any(|field| !field.error.is_empty())
+    }
+
+    fn focus_first_error(&mut self) {
+        if let Some(field) = self.fields.iter_mut().find(|field| !field.error.is_empty()) {
+            field.has_focus = true;
+        }
     }
 
     /// Fills the fields with the values that were sent before, except passwords, and shows the message `refused` at the
@@ -252,9 +294,10 @@ impl Form {
                 field.value.clone_from(value);
             }
             if let Some((_, why)) = refused.filter(|(name, _)| *name == field.name) {
-                field.error = Text::Word(why.to_owned());
+                field.error = Text::refusal(why);
             }
         }
+        self.focus_first_error();
     }
 }
 
@@ -299,6 +342,8 @@ pub struct Field {
     pub help: &'static str,
     /// Reason for which the value was refused; empty for none.
     pub error: Text,
+    /// True if the field has the focus when the page is shown, as the first one with an error.
+    pub has_focus: bool,
     /// True if a value is required.
     pub required: bool,
     /// HTML attribute `autocomplete`, a hint for password managers.

@@ -1,13 +1,17 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
+use crate::format::{format_rounded, scale_of};
 use crate::language::Language;
 use crate::text::Text;
 use std::borrow::Cow;
 
-const WIDTH: f64 = 720.0;
+/// Width of a plot: horizontal positions and widths are percentages, so that the plot fits any screen while its texts
+/// keep their size. Vertical positions are pixels.
+const WIDTH: f64 = 100.0;
 const HEIGHT: f64 = 200.0;
-const LEFT: f64 = 84.0;
 const BOTTOM: f64 = 24.0;
+/// Maximum width of a bar, in percent, for plots with few bars.
+const MAX_BAR: f64 = 8.0;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
 pub(crate) const COLOURS: usize = 6;
@@ -38,16 +42,16 @@ pub struct BarChart {
     pub series: Vec<ChartSeries>,
 }
 
-/// Segment of a bar. Lengths and positions are in units of the view box.
+/// Segment of a bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartSegment {
-    /// Left edge of the segment, in units of the SVG view box.
+    /// Left edge of the segment, in percent of the width.
     pub x: String,
-    /// Upper edge of the segment, in units of the SVG view box.
+    /// Upper edge of the segment, in pixels.
     pub y: String,
-    /// Width of the segment, in units of the SVG view box.
+    /// Width of the segment, in percent of the width.
     pub width: String,
-    /// Height of the segment, in units of the SVG view box.
+    /// Height of the segment, in pixels.
     pub height: String,
     /// Index of the colour in the palette of the style sheet.
     pub colour: usize,
@@ -58,15 +62,17 @@ pub struct ChartSegment {
 /// Label on an axis of a chart, with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartMark {
-    /// Horizontal position of the label, in units of the SVG view box.
+    /// Horizontal position of the label, in percent of the width.
     pub x: String,
-    /// Vertical position of the label, in units of the SVG view box.
+    /// Vertical position of the label, in pixels.
     pub y: String,
     /// Text of the label.
     pub text: String,
+    /// True if narrow screens have no room for the label.
+    pub is_wide_only: bool,
 }
 
-/// Rectangle of a plot, in the units of the view box. All panels have the same horizontal axis.
+/// Rectangle of a plot, in pixels. All panels have the same horizontal axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panel {
     /// Upper edge of the plot.
@@ -83,10 +89,13 @@ impl Panel {
 
     /// Lines of the vertical axis with their values.
     pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
+        // All values of an axis have the same prefix of the unit.
+        let (scale, name) = scale_of(end, unit);
         let mark = |part: f64| ChartMark {
-            x: position(LEFT),
+            x: String::new(),
             y: position(self.bottom - part * (self.bottom - self.top)),
-            text: Text::Quantity(end * part, unit).render(language).into_owned(),
+            text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
+            is_wide_only: false,
         };
         [0.0, 0.5, 1.0].map(mark).to_vec()
     }
@@ -94,10 +103,12 @@ impl Panel {
     /// Labels below the panel; not every bar has one.
     pub fn ticks(self, labels: &[Text], language: Language) -> Vec<ChartMark> {
         let step = labels.len().div_ceil(MAX_LABELS).max(1);
-        let marks = labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
+        let shown = labels.iter().enumerate().step_by(step).enumerate();
+        let marks = shown.map(|(number, (index, label))| ChartMark {
             x: position(center_of(index, labels.len())),
             y: position(self.bottom + TICK_OFFSET),
             text: label.render(language).into_owned(),
+            is_wide_only: number % 2 == 1,
         });
         marks.collect()
     }
@@ -105,12 +116,12 @@ impl Panel {
 
 /// Width of the slot of one of `bars` bars.
 pub(crate) fn slot_of(bars: usize) -> f64 {
-    (WIDTH - LEFT) / count(bars.max(1))
+    WIDTH / count(bars.max(1))
 }
 
 /// Returns the horizontal center of the bar with this index, of `bars` bars.
 pub(crate) fn center_of(index: usize, bars: usize) -> f64 {
-    LEFT + slot_of(bars) * (count(index) + 0.5)
+    slot_of(bars) * (count(index) + 0.5)
 }
 
 /// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
@@ -124,6 +135,13 @@ pub(crate) fn axis_end(maximum: f64) -> f64 {
         .map(|factor| factor * power)
         .find(|end| *end >= maximum)
         .unwrap_or(maximum)
+}
+
+/// Returns a rounded quantity, with its exact value if it differs.
+pub(crate) fn exact_quantity(value: f64, unit: &'static str, language: Language) -> String {
+    let rounded = Text::Quantity(value, unit).render(language).into_owned();
+    let exact = Text::exact(value, unit).render(language).into_owned();
+    if rounded == exact { rounded } else { format!("{rounded} ({exact})") }
 }
 
 impl BarChart {
@@ -147,6 +165,12 @@ impl BarChart {
         axis_end(self.maximum())
     }
 
+    /// Returns true if no bar has a value.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.maximum() <= 0.0
+    }
+
     /// Returns the segments of all bars, without those of value zero.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
@@ -155,8 +179,8 @@ impl BarChart {
 
     /// Segments of all bars in a panel.
     pub(crate) fn segments_in(&self, panel: Panel, language: Language) -> Vec<ChartSegment> {
-        let (end, slot) = (self.axis_end(), slot_of(self.labels.len()));
-        let gap = (slot * 0.15).min(4.0);
+        let (end, bars) = (self.axis_end(), self.labels.len());
+        let width = (slot_of(bars) * 0.85).min(MAX_BAR);
         let mut segments = Vec::new();
         for (index, label) in self.labels.iter().enumerate() {
             let mut base = panel.bottom;
@@ -168,16 +192,16 @@ impl BarChart {
                 let height = panel.height_of(value, end);
                 base -= height;
                 segments.push(ChartSegment {
-                    x: position(LEFT + slot * count(index) + gap / 2.0),
+                    x: position(center_of(index, bars) - width / 2.0),
                     y: position(base),
-                    width: position((slot - gap).max(0.5)),
+                    width: position(width),
                     height: position(height),
                     colour: number % COLOURS,
                     title: format!(
                         "{}, {}: {}",
                         label.render(language),
                         series.name.render(language),
-                        Text::Quantity(value, self.unit).render(language)
+                        exact_quantity(value, self.unit, language)
                     ),
                 });
             }
@@ -202,7 +226,8 @@ impl BarChart {
         Self::PANEL.ticks(&self.labels, language)
     }
 
-    /// Returns the legend: the number of the colour and the name of each series.
+    /// Returns the legend: the number of the colour and the name of each series. Series keep their colours in all plots of
+    /// a page.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
         self.series
@@ -262,7 +287,7 @@ mod tests {
             let (x, y): (f64, f64) = (segment.x.parse().unwrap(), segment.y.parse().unwrap());
             let (width, height): (f64, f64) =
                 (segment.width.parse().unwrap(), segment.height.parse().unwrap());
-            assert!(x >= LEFT && x + width <= WIDTH + 0.01, "{segment:?}");
+            assert!(x >= 0.0 && x + width <= WIDTH + 0.01, "{segment:?}");
             assert!(y >= TOP - 0.01 && y + height <= HEIGHT - BOTTOM + 0.01, "{segment:?}");
         }
     }

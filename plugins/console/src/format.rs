@@ -10,6 +10,9 @@ use std::borrow::Cow;
 /// Significant digits of a rounded number.
 const DIGITS: i32 = 3;
 
+/// Significant digits of a sum.
+const EXACT_DIGITS: f64 = 12.0;
+
 /// Rounds a number to three significant digits, with thousands separated by narrow spaces.
 #[must_use]
 pub fn format_rounded(number: f64) -> String {
@@ -30,7 +33,7 @@ pub fn format_rounded(number: f64) -> String {
     if fraction.is_empty() { whole } else { format!("{whole}.{fraction}") }
 }
 
-fn group_thousands(whole: &str) -> String {
+pub(crate) fn group_thousands(whole: &str) -> String {
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut out = sign.to_owned();
     for (index, digit) in digits.chars().enumerate() {
@@ -53,6 +56,12 @@ pub fn quantity(number: f64, unit: &'static str) -> String {
 /// Returns the number and the unit of a quantity, with the prefix that leaves one to three digits before the decimal
 /// point.
 pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
+    let (scale, name) = scale_of(number, unit);
+    (format_rounded(number / scale), name)
+}
+
+/// Returns the divisor and the unit that leave one to three digits of a number before the decimal point.
+pub(crate) fn scale_of(number: f64, unit: &'static str) -> (f64, &'static str) {
     let scales: &[(f64, &'static str)] = match unit {
         "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
         "g" => &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")],
@@ -63,10 +72,30 @@ pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'stat
     let scale = scales.iter().find(|(scale, _)| number.abs() >= *scale).or_else(|| {
         scales.last().filter(|_| number != 0.0).or_else(|| scales.iter().find(|(scale, _)| *scale == 1.0))
     });
-    let Some((scale, name)) = scale else { return (format_rounded(number), "") };
+    let Some((scale, name)) = scale else { return (1.0, "") };
     let scale = if unit.is_empty() && *name == "k" { 1e3 } else { *scale };
     let name = if name.is_empty() { if scales.len() == 1 { unit } else { "" } } else { name };
-    (format_rounded(number / scale), name)
+    (scale, name)
+}
+
+/// Formats a number with all its digits. A sum of numbers has at most twelve significant ones, as the others are noise of
+/// the binary form.
+#[must_use]
+pub(crate) fn format_exact(number: f64) -> String {
+    if !number.is_finite() || number == 0.0 {
+        return format_rounded(number);
+    }
+    let places = (EXACT_DIGITS - 1.0 - number.abs().log10().floor()).clamp(0.0, 24.0);
+    // `places` is between 0 and 24, as checked above.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
+    let text = format!("{number:.*}", places as usize);
+    match text.split_once('.') {
+        Some((whole, fraction)) => match fraction.trim_end_matches('0') {
+            "" => whole.to_owned(),
+            fraction => format!("{whole}.{fraction}"),
+        },
+        None => text,
+    }
 }
 
 /// Formats a time in RFC 3339; a text in another format is returned unchanged.
@@ -77,7 +106,10 @@ pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
         Some((year, month, date, time))
     });
     match (language, parts) {
-        (Language::English, _) | (_, None) => text.into(),
+        (_, None) => text.into(),
+        (Language::English, Some((year, month, date, time))) => {
+            format!("{year}-{month}-{date} {time} UTC").into()
+        }
         (Language::German, Some((year, month, date, time))) => {
             format!("{date}.{month}.{year}, {time} UTC").into()
         }
@@ -112,6 +144,20 @@ mod tests {
             (f64::NAN, "–"),
         ] {
             assert_eq!(format_rounded(number), text);
+        }
+    }
+
+    #[test]
+    fn an_exact_number_has_all_its_digits_but_no_noise() {
+        for (number, text) in [
+            (0.1 + 0.2, "0.3"),
+            (0.012_345_678_9, "0.0123456789"),
+            (1_234_567.0, "1234567"),
+            (-2.5, "-2.5"),
+            (0.0, "0"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(format_exact(number), text);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Plot of two panels with the same hours: lines of the grid intensity above, bars of the requests of batches below.
 
 use crate::chart::{
-    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, center_of, position, slot_of,
+    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, center_of, exact_quantity,
+    position, slot_of,
 };
 use crate::language::Language;
 use crate::text::Text;
@@ -39,9 +40,9 @@ pub struct ChartLine {
 pub struct ChartPoint {
     /// Index of the colour in the palette of the style sheet.
     pub colour: usize,
-    /// Horizontal position of the point, in units of the SVG view box.
+    /// Horizontal position of the point, in percent of the width.
     pub x: String,
-    /// Vertical position of the point, in units of the SVG view box.
+    /// Vertical position of the point, in pixels.
     pub y: String,
     /// Text shown when the pointer is on the point.
     pub title: String,
@@ -108,7 +109,7 @@ impl IntensityChart {
                     title: format!(
                         "{hour}, {}: {}",
                         series.name.render(language),
-                        Text::Quantity(value, INTENSITY_UNIT).render(language)
+                        exact_quantity(value, INTENSITY_UNIT, language)
                     ),
                 });
             }

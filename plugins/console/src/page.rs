@@ -164,10 +164,10 @@ mod tests {
         assert!(!html.contains("<script>"), "{html}");
         assert!(!html.contains("\"'>"), "{html}");
         // Words that are next to each other in a template stay apart.
-        for text in ["class=\"notice error\"", "class=\"tile bad\"", "(admin)"] {
+        for text in ["class=\"notice error\"", "class=\"tile bad\"", "(Administrator)"] {
             assert!(html.contains(text), "{text} in {html}");
         }
-        assert!(!html.contains(";(admin)"), "{html}");
+        assert!(!html.contains(";(Administrator)"), "{html}");
         for inline in [" style=", " onclick=", "javascript:"] {
             assert!(!html.contains(inline), "{inline}");
         }

@@ -69,7 +69,7 @@ fn figure(value: &Value, name: &str, unit: &'static str) -> Text {
 
 /// Number with all its digits, and its unit.
 fn exact(amount: f64, unit: &'static str) -> Text {
-    Text::Exact(amount.to_string(), unit)
+    Text::exact(amount, unit)
 }
 
 /// Member as an exact number of the API, and its unit.

@@ -35,7 +35,11 @@ pub fn live_figures_json(
     let day = last_day(hours, now);
     let tiles = state_tiles(status).into_iter().chain(day_tiles(&day, with_money));
     let tiles: Vec<Value> = tiles
-        .map(|tile| json!([tile.value.render(language), tile.detail.render(language), tile.state.class()]))
+        .map(|tile| {
+            let exact = tile.value.exact_value();
+            let texts = [&tile.value, &tile.detail].map(|text| text.render(language));
+            json!([texts[0], texts[1], tile.state.class(), exact.render(language)])
+        })
         .collect();
     let notices: Vec<String> = notices(status).map(|(_, text)| text.render(language).into_owned()).collect();
     json!({ "tiles": tiles, "notices": notices }).to_string()

@@ -1,6 +1,6 @@
 //! Usage page: charts by day, and the same figures as a table.
 
-use super::{day, number, quantity_cell, rows, text};
+use super::{day, exact, number, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::{BarChart, ChartSeries};
 use crate::text::Text;
@@ -9,6 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of series of a chart; the smallest others become one series.
 const MAX_SERIES: usize = 5;
+
+/// Maximum number of rows of the table with the values of each day and group.
+const MAX_VALUE_ROWS: usize = 150;
+/// Figures of a row, with their units.
+const MEMBERS: [(&str, &str); 9] = [
+    ("requests", ""),
+    ("requests_not_charged", ""),
+    ("input_tokens", ""),
+    ("output_tokens", ""),
+    ("energy_kwh", "kWh"),
+    ("failed_energy_kwh", "kWh"),
+    ("carbon_g_co2", "g"),
+    ("water_liters", "l"),
+    ("eur", "EUR"),
+];
 
 /// Query of the usage page, and settings of its display.
 #[derive(Clone, Debug, Default)]
@@ -93,34 +108,44 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     if view.with_money {
         figures.push(("Charged", "eur", "EUR"));
     }
+    let order = series_order(usage, view);
     for (title, member, unit) in figures {
         let title = if view.by == "day" {
             Text::with("{0} per day", [title.into()])
         } else {
             Text::with("{0} per day by {1}", [title.into(), Text::Word(view.by.clone())])
         };
-        blocks.push(Block::Chart(usage_chart(usage, view, member, title, unit)));
+        blocks.push(Block::Chart(usage_chart(usage, view, &order, member, title, unit)));
     }
+    blocks.push(Block::Details(day_table(usage, view)));
     blocks.push(Block::Table(table(usage, view)));
     blocks
 }
 
-/// Chart of one figure by day, with a series for each of the largest groups.
+/// Returns the groups in the order of their requests. All charts of a page have their series in this order, so that a
+/// colour means the same group in each of them.
+pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
+    let mut totals: BTreeMap<String, f64> = BTreeMap::new();
+    for row in rows(usage) {
+        let requests = ["requests", "requests_not_charged"].map(|member| number(row, member).unwrap_or(0.0));
+        *totals.entry(view.series_of(row)).or_default() += requests[0] + requests[1];
+    }
+    let mut names: Vec<(String, f64)> = totals.into_iter().collect();
+    names.sort_by(|one, other| other.1.total_cmp(&one.1));
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Chart of one figure by day, with a series for each of the first groups of `order`.
 pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
+    order: &[String],
     member: &str,
     title: Text,
     unit: &'static str,
 ) -> BarChart {
     let days = days(usage);
-    let mut totals: BTreeMap<String, f64> = BTreeMap::new();
-    for row in rows(usage) {
-        *totals.entry(view.series_of(row)).or_default() += number(row, member).unwrap_or(0.0);
-    }
-    let mut names: Vec<(String, f64)> = totals.into_iter().filter(|(_, total)| *total > 0.0).collect();
-    names.sort_by(|one, other| other.1.total_cmp(&one.1));
-    let rest: BTreeSet<String> = names.iter().skip(MAX_SERIES).map(|(name, _)| name.clone()).collect();
+    let rest: BTreeSet<&String> = order.iter().skip(MAX_SERIES).collect();
     let values = |is_of: &dyn Fn(&str) -> bool| {
         let value = |day: &String| {
             let rows =
@@ -129,13 +154,14 @@ pub(super) fn usage_chart(
         };
         days.iter().map(value).collect()
     };
-    let mut series: Vec<ChartSeries> = names
+    let mut series: Vec<ChartSeries> = order
         .iter()
         .take(MAX_SERIES)
-        .map(|(name, _)| ChartSeries { name: view.series_name(name), values: values(&|of| of == name) })
+        .map(|name| ChartSeries { name: view.series_name(name), values: values(&|of| of == name) })
         .collect();
     if !rest.is_empty() {
-        series.push(ChartSeries { name: "others".into(), values: values(&|of| rest.contains(of)) });
+        series
+            .push(ChartSeries { name: "others".into(), values: values(&|of| rest.contains(&of.to_owned())) });
     }
     let labels = days.iter().map(|day| Text::ShortDay(day.clone())).collect();
     BarChart { title, unit, labels, series }
@@ -155,6 +181,43 @@ fn days(usage: &Value) -> Vec<String> {
         day = day.next();
     }
     days
+}
+
+/// Table of the exact values of all charts: a row for each day and group, or for each day if these are too many.
+fn day_table(usage: &Value, view: &UsageView) -> Table {
+    let by_group = view.by != "day" && rows(usage).len() <= MAX_VALUE_ROWS;
+    let mut sums: BTreeMap<(String, String), BTreeMap<&str, f64>> = BTreeMap::new();
+    for row in rows(usage) {
+        let group = if by_group { view.series_of(row) } else { String::new() };
+        let sum = sums.entry((text(row, "day"), group)).or_default();
+        for (member, _) in MEMBERS {
+            *sum.entry(member).or_default() += number(row, member).unwrap_or(0.0);
+        }
+    }
+    let shown = || MEMBERS.iter().filter(|(member, _)| view.with_money || *member != "eur");
+    let row = |((day, group), sum): ((String, String), BTreeMap<&str, f64>)| {
+        let value = |(member, unit): &(&'static str, &'static str)| {
+            Cell::number(exact(sum.get(member).copied().unwrap_or_default(), unit))
+        };
+        let mut cells = vec![Cell::text(Text::Day(day))];
+        cells.extend(by_group.then(|| Cell::text(view.group_name(&group))));
+        cells.extend(shown().map(value));
+        cells
+    };
+    let mut headings = headings(view.with_money);
+    if by_group {
+        headings.insert(0, "Day");
+    } else {
+        headings[0] = "Day";
+    }
+    Table {
+        title: "Values by day, UTC".into(),
+        headings,
+        rows: sums.into_iter().map(row).collect(),
+        empty_text: "There is no usage in this range.",
+        next: None,
+        is_screen_only: true,
+    }
 }
 
 fn headings(with_money: bool) -> Vec<&'static str> {
@@ -177,17 +240,6 @@ fn headings(with_money: bool) -> Vec<&'static str> {
 
 fn table(usage: &Value, view: &UsageView) -> Table {
     let mut groups: BTreeMap<String, BTreeMap<&str, f64>> = BTreeMap::new();
-    const MEMBERS: [(&str, &str); 9] = [
-        ("requests", ""),
-        ("requests_not_charged", ""),
-        ("input_tokens", ""),
-        ("output_tokens", ""),
-        ("energy_kwh", "kWh"),
-        ("failed_energy_kwh", "kWh"),
-        ("carbon_g_co2", "g"),
-        ("water_liters", "l"),
-        ("eur", "EUR"),
-    ];
     for row in rows(usage) {
         let sums = groups.entry(text(row, &view.by)).or_default();
         for (member, _) in MEMBERS {
@@ -238,7 +290,8 @@ mod tests {
             .collect();
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
         let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
-        let chart = usage_chart(&usage, &view, "requests", Text::default(), "");
+        let order = series_order(&usage, &view);
+        let chart = usage_chart(&usage, &view, &order, "requests", Text::default(), "");
         assert_eq!(
             chart.labels,
             ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::ShortDay(day.to_owned()))
@@ -248,6 +301,30 @@ mod tests {
         assert_eq!(chart.series[MAX_SERIES].values, [0.0, 1.0 + 2.0 + 3.0 + 4.0, 0.0]);
         let all: f64 = chart.series.iter().flat_map(|series| &series.values).sum();
         assert!((all - 45.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_colour_means_the_same_group_in_all_charts_and_a_table_has_the_values() {
+        let row = |day: &str, model: &str, requests: u64, kwh: f64| json!({ "day": day, "model": model, "requests": requests, "energy_kwh": kwh });
+        let usage = json!({ "from": "2026-11-01", "to": "2026-11-02", "data": [
+            row("2026-11-01", "small", 9, 0.001), row("2026-11-01", "large", 2, 0.123_456_7),
+            row("2026-11-02", "large", 1, 0.2),
+        ] });
+        let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
+        let order = series_order(&usage, &view);
+        let names = |member| {
+            let chart = usage_chart(&usage, &view, &order, member, Text::default(), "");
+            chart.series.iter().map(|series| series.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("requests"), ["small", "large"].map(|name| Text::Data(name.to_owned())));
+        assert_eq!(names("requests"), names("energy_kwh"));
+        let table = day_table(&usage, &view);
+        assert_eq!((table.rows.len(), table.headings[..2].to_vec()), (3, vec!["Day", "Group"]));
+        assert_eq!(table.rows[0][6].text, Text::Exact("0.1234567".to_owned(), "kWh"));
+        let view = UsageView { by: "day".to_owned(), ..view };
+        let table = day_table(&usage, &view);
+        assert_eq!((table.rows.len(), table.headings[0]), (2, "Day"));
+        assert_eq!(table.rows[0][1].text, Text::Exact("11".to_owned(), ""));
     }
 
     #[test]
