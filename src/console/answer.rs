@@ -2,7 +2,7 @@
 
 use super::live::LiveStream;
 use super::site::ConsoleSite;
-use penstock_console::{Block, Language, NoticeKind, Page, Text};
+use penstock_console::{Block, Form, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode};
 
 /// Policy of every page: files of this listener only, nothing inline, no frames.
@@ -103,9 +103,19 @@ pub fn signed_out_page(site: &ConsoleSite, language: Language, link: (String, Te
     page_answer(200, &Page::without_session(site.root, language, &sign_in, site.title, blocks))
 }
 
-/// Creates the message of a refusal: in the language of the page if the translation table has it.
+/// Creates the message of a refusal: in the language of the page if the tables have it.
 pub fn refusal_notice(refusal: &ApiError) -> Block {
-    Block::Notice(NoticeKind::Error, Text::Word(refusal.message.to_string()))
+    Block::Notice(NoticeKind::Error, Text::refusal(&refusal.message))
+}
+
+/// Creates the blocks of a refused form: the form, with the reason at the field that it concerns, below a message.
+pub fn refused_form_blocks(form: Form, refusal: &ApiError) -> Vec<Block> {
+    let notice = if form.has_error() {
+        Block::Notice(NoticeKind::Error, "Please correct the marked field.".into())
+    } else {
+        refusal_notice(refusal)
+    };
+    vec![notice, Block::Form(form)]
 }
 
 /// Returns a static file.

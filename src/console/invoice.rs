@@ -1,6 +1,6 @@
 //! Invoice of an account: page and downloads, on both sites.
 
-use super::answer::{ConsoleAnswer, refusal_notice};
+use super::answer::{ConsoleAnswer, refused_form_blocks};
 use super::pages::PageContext;
 use penstock_console::pages as blocks;
 use penstock_console::{Block, CsvStyle};
@@ -43,18 +43,38 @@ pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
         .map_err(|error| ApiError::invalid(error.parameter(), error.expected()))
 }
 
-/// Returns the first and the last day that the query names; by default those of the last complete month.
+/// Returns the first and the last day that the query names, by default those of the last complete month. If it names one
+/// of them, the other one is the end or the start of its month.
 fn period(page: &PageContext<'_>) -> (String, String) {
-    let now = page.console.app.clock.unix_seconds();
-    let this_month = UtcMonth::from_unix(now).first_day();
-    let last_day = UtcDay::from_unix(this_month.start().saturating_sub(1));
-    let first_day = UtcMonth::from_unix(last_day.start()).first_day();
-    let given = |name: &str, default: UtcDay| {
-        // After the form that issues an invoice was sent, its fields name the period.
+    let today = page.console.app.clock.unix_seconds();
+    // After the form that issues an invoice was sent, its fields name the period.
+    let given = |name: &str| {
         let sent = Some(page.request.field(name)).filter(|value| !value.is_empty());
-        page.request.query(name).or(sent).map_or_else(|| default.to_string(), str::to_owned)
+        page.request.query(name).or(sent).map(str::to_owned)
     };
-    (given("from", first_day), given("to", last_day))
+    match (given("from"), given("to")) {
+        (Some(from), Some(to)) => (from, to),
+        (Some(from), None) => {
+            let month_end = UtcDay::parse(&from).map(|day| last_day(UtcMonth::from_unix(day.start())));
+            let to = month_end.map(|end| end.min(UtcDay::from_unix(today)));
+            let to = to.map_or_else(|| from.clone(), |to| to.to_string());
+            (from, to)
+        }
+        (None, Some(to)) => {
+            let first = UtcDay::parse(&to).map(|day| UtcMonth::from_unix(day.start()).first_day());
+            (first.map_or_else(|| to.clone(), |first| first.to_string()), to)
+        }
+        (None, None) => {
+            let this_month = UtcMonth::from_unix(today).first_day();
+            let last_day = UtcDay::from_unix(this_month.start().saturating_sub(1));
+            (UtcMonth::from_unix(last_day.start()).first_day().to_string(), last_day.to_string())
+        }
+    }
+}
+
+/// Returns the last day of a month.
+fn last_day(month: UtcMonth) -> UtcDay {
+    UtcDay::from_unix(month.next().first_day().start().saturating_sub(1))
 }
 
 async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> {
@@ -85,7 +105,7 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
         }
         Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
+            Ok(refused_form_blocks(form, &refusal))
         }
         Err(refusal) => Err(refusal),
     }

@@ -38,7 +38,8 @@ pub fn token_digest_hex(token: &str) -> String {
 impl Console {
     /// Returns the sign-in page, with the reason of a refusal if there is one.
     pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
-        let form = sign_in_form(self.site.root);
+        let mut form = sign_in_form(self.site.root);
+        form.restore_values(&request.form, None);
         let address = form.action.clone();
         self.form_page(request.language, &address, form, "", refused)
     }
@@ -59,8 +60,11 @@ impl Console {
             let text = Text::with("Sign in with {0}", [settings.name.to_string().into()]);
             Block::Links(vec![(path, text)])
         });
-        let notice = refused.map(answer::refusal_notice);
-        let blocks = notice.into_iter().chain([Block::Form(form)]).chain(link).collect();
+        let blocks = match refused {
+            Some(refusal) => answer::refused_form_blocks(form, refusal),
+            None => vec![Block::Form(form)],
+        };
+        let blocks = blocks.into_iter().chain(link).collect();
         let page = Page::without_session(site.root, language, address, site.title, blocks);
         answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }

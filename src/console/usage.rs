@@ -1,10 +1,11 @@
 //! Usage of a period, on a page of any site.
 
-use super::answer::refusal_notice;
+use super::answer::refused_form_blocks;
 use super::pages::PageContext;
 use penstock_console::Block;
 use penstock_console::pages::{self as blocks, UsageView};
 use penstock_core::ApiError;
+use serde_json::Value;
 
 /// Returns the blocks of a usage page: a form with the range of days, charts and a table. `view` has all fields except
 /// those that the query of the page selects; `filters` are further parameters of the admin API, of which empty ones are
@@ -25,15 +26,18 @@ pub async fn usage_page(
     let mut query = vec![("group_by", group_by.as_str())];
     let range = [("from", view.from.as_str()), ("to", view.to.as_str())];
     query.extend(range.into_iter().chain(filters.iter().copied()).filter(|(_, value)| !value.is_empty()));
-    let mut form = blocks::usage_form(&view);
     match page.get("/admin/usage", &query).await {
         Ok(usage) => {
+            // The form shows the days that the page shows, also if the query has none.
+            let day = |name: &str| usage.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let form = blocks::usage_form(&UsageView { from: day("from"), to: day("to"), ..view.clone() });
             let shown = [Block::Form(form)].into_iter();
             Ok(shown.chain(blocks::usage_blocks(&usage, &view)).collect())
         }
         Err(refusal) if refusal.param.is_some() => {
+            let mut form = blocks::usage_form(&view);
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
+            Ok(refused_form_blocks(form, &refusal))
         }
         Err(refusal) => Err(refusal),
     }

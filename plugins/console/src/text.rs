@@ -1,6 +1,6 @@
 //! Text of a page: a translatable text, or data. Its language is chosen when it is written.
 
-use crate::format::{quantity_parts, timestamp};
+use crate::format::{format_exact, group_thousands, quantity_parts, timestamp};
 use crate::language::Language;
 use crate::texts;
 use std::borrow::Cow;
@@ -59,6 +59,40 @@ impl Text {
         found.unwrap_or_else(|| Self::Word(sentence.to_owned()))
     }
 
+    /// Creates the text of a number with all its digits, and its unit.
+    #[must_use]
+    pub(crate) fn exact(number: f64, unit: &'static str) -> Self {
+        Self::Exact(format_exact(number), unit)
+    }
+
+    /// Returns the exact value of a rounded number; empty for other texts.
+    #[must_use]
+    pub(crate) fn exact_value(&self) -> Self {
+        match self {
+            Self::Quantity(number, unit) if number.is_finite() => Self::exact(*number, unit),
+            _ => Self::default(),
+        }
+    }
+
+    /// Creates the text that is shown for a refusal of the API: that of the table of refusals, or else the sentence, which
+    /// is translated if the table of texts has it.
+    #[must_use]
+    pub fn refusal(message: &str) -> Self {
+        let found = texts::refusals::ROWS.iter().find_map(|(sentence, shown, ..)| {
+            let values = if *sentence == message { Vec::new() } else { parse_values(sentence, message)? };
+            let values = values.into_iter().map(|value| match value {
+                // The numbers and roles of the API are translated, names are not.
+                Self::Data(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    Self::Exact(number, "")
+                }
+                Self::Data(role) if sentence.starts_with("The role ") => Self::Word(role),
+                other => other,
+            });
+            Some(Self::Template(shown, values.collect()))
+        });
+        found.unwrap_or_else(|| Self::Word(message.to_owned()))
+    }
+
     /// Returns true if nothing is shown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -89,13 +123,25 @@ impl Text {
     }
 }
 
+/// Separates the thousands of a plain number by narrow spaces; other texts stay as they are.
+fn group_number(text: &str) -> Cow<'_, str> {
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, rest)| (whole, Some(rest)));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole.strip_prefix('-').unwrap_or(whole)) || !fraction.is_none_or(digits) {
+        return text.into();
+    }
+    let whole = group_thousands(whole);
+    fraction.map_or_else(|| whole.clone(), |fraction| format!("{whole}.{fraction}")).into()
+}
+
 /// Returns the number with the decimal mark of the language, and its translated unit.
 fn with_unit(number: &str, unit: &str, language: Language) -> String {
+    let number = group_number(number).into_owned();
     let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     let mut out = match language.decimal_mark() {
-        '.' => number.to_owned(),
+        '.' => number,
         // Thousands are separated by narrow spaces, which are not ASCII.
-        _ if !number.bytes().filter(u8::is_ascii).all(is_number) => number.to_owned(),
+        _ if !number.bytes().filter(u8::is_ascii).all(is_number) => number,
         mark => number.replace('.', mark.encode_utf8(&mut [0; 4])),
     };
     if !unit.is_empty() {
@@ -180,6 +226,12 @@ mod tests {
                 "1,5\u{202f}crédits",
             ),
             (Text::Exact("0.125".into(), ""), "0.125", "0,125", "0,125"),
+            (
+                Text::Exact("1043920.5".into(), ""),
+                "1\u{202f}043\u{202f}920.5",
+                "1\u{202f}043\u{202f}920,5",
+                "1\u{202f}043\u{202f}920,5",
+            ),
             (Text::Exact("–".into(), ""), "–", "–", "–"),
             (Text::Exact("1.2.3 beta".into(), ""), "1.2.3 beta", "1.2.3 beta", "1.2.3 beta"),
             (Text::Day("2026-11-05".into()), "2026-11-05", "05.11.2026", "05/11/2026"),
@@ -187,7 +239,7 @@ mod tests {
             (Text::Day("soon".into()), "soon", "soon", "soon"),
             (
                 Text::Time("2026-10-26T07:33:20Z".into()),
-                "2026-10-26T07:33:20Z",
+                "2026-10-26 07:33:20 UTC",
                 "26.10.2026, 07:33:20 UTC",
                 "26/10/2026 07:33:20 UTC",
             ),
@@ -209,6 +261,40 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(Text::from_sentence(sentence, texts).render(Language::German), german);
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_its_text_without_names_of_the_api() {
+        for (message, language, expected) in [
+            (
+                "expires has to be a future Unix time in seconds.",
+                Language::German,
+                "Wählen Sie einen Tag, der noch nicht vorbei ist.",
+            ),
+            (
+                "limits.requests_per_minute has to be a whole number from 1 to 1000000; leave it out, or null, for no limit.",
+                Language::French,
+                "Saisissez un nombre entier de 1 à 1\u{202f}000\u{202f}000, ou rien pour ne pas limiter.",
+            ),
+            (
+                "There is an account of this id already.",
+                Language::German,
+                "Es gibt bereits ein Konto mit dieser ID.",
+            ),
+            (
+                "There is no account nosuch; make it first (penstock accounts create).",
+                Language::English,
+                "There is no account nosuch; create it first.",
+            ),
+            (
+                "The role viewer may not do this; an administrator can change the role.",
+                Language::German,
+                "Die Rolle Betrachter darf dies nicht; ein Administrator kann die Rolle ändern.",
+            ),
+            ("Something else.", Language::German, "Something else."),
+        ] {
+            assert_eq!(Text::refusal(message).render(language), expected);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Pages and downloads of the dashboard.
 
 use super::{HOLDERS, playground};
-use crate::console::answer::{ConsoleAnswer, refusal_notice};
+use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
 use crate::console::batches::batches_page;
 use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
 use crate::console::usage::usage_page;
-use penstock_console::Block;
 use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, percent_encode};
+use penstock_console::{Block, Text};
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcMonth;
 use serde_json::Value;
@@ -72,6 +72,10 @@ async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let path = format!("keys/{}", percent_encode(&page.id));
     let key = page.get(&format!("/admin/{path}"), &[]).await?;
+    let name = key.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    if let Some(name) = name {
+        page.set_title(Text::with("{0} {1}", ["Key".into(), name.to_owned().into()]));
+    }
     let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/");
     let view = UsageView {
         path: format!("/dashboard/{path}"),
@@ -124,7 +128,7 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
             let mut form =
                 blocks::statement_month_form(PATH, page.request.query("month").unwrap_or_default());
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
+            Ok(refused_form_blocks(form, &refusal))
         }
         Err(refusal) => Err(refusal),
     }

@@ -3,7 +3,7 @@
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
-use crate::console::answer::{ConsoleAnswer, refusal_notice};
+use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
 use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
@@ -66,7 +66,10 @@ fn form_blocks(
     };
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
     form.restore_values(&request.form, field);
-    vec![Block::Form(form)]
+    match refused {
+        Some(refusal) => refused_form_blocks(form, refusal),
+        None => vec![Block::Form(form)],
+    }
 }
 
 /// Returns the name of the form field for a member of a chat request.
@@ -103,8 +106,7 @@ pub async fn answer(
     let (status, shown) = match run(console, backend, request, &actor).await {
         Ok(shown) => (200, shown.into_iter().chain(form_blocks(console, keys, request, None)).collect()),
         Err(refusal) => {
-            let mut shown = vec![refusal_notice(&refusal)];
-            shown.extend(form_blocks(console, keys, request, Some(&refusal)));
+            let shown = form_blocks(console, keys, request, Some(&refusal));
             (refusal.code.spec().status, shown)
         }
     };

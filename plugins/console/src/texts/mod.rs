@@ -4,6 +4,7 @@
 mod dashboard;
 mod labels;
 mod operators;
+pub(crate) mod refusals;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -19,8 +20,10 @@ pub(crate) type Translation = (&'static str, &'static str, &'static str);
 const TABLES: [&[Translation]; 5] =
     [labels::ROWS, usage::ROWS, dashboard::ROWS, operators::ROWS, words::ROWS];
 
-static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static Translation>> =
-    LazyLock::new(|| TABLES.into_iter().flatten().map(|row| (row.0, row)).collect());
+static BY_ENGLISH: LazyLock<HashMap<&'static str, Translation>> = LazyLock::new(|| {
+    let shown = refusals::ROWS.iter().map(|(_, english, german, french)| (*english, *german, *french));
+    TABLES.into_iter().flatten().copied().chain(shown).map(|row| (row.0, row)).collect()
+});
 
 /// Returns the text of the table that equals `text`; `None` if there is none.
 #[must_use]

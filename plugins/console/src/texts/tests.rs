@@ -26,7 +26,7 @@ const EXCEPTIONS: &[&str] = &[
     "no connection, or an untrusted certificate",
     "the answer is too large",
     "the connection broke off",
-    // Refusals with a value in them, which are English like those of the API.
+    // Refusals with a value in them: the table of refusals has their translations.
     "The name {name} belongs to another user of this gateway; ask an administrator for an invitation.",
     "The role {} may not do this; an administrator can change the role.",
     "There were too many attempts to sign in; try again in {seconds} s.",
@@ -35,8 +35,15 @@ const EXCEPTIONS: &[&str] = &[
     "prompt: expected 1 to {MAX_PROMPT_BYTES} bytes of text.",
     // Names with their ids, days with their times.
     "{name} ({id})",
+    "{rounded} ({exact})",
+    "{year}-{month}-{date} {time} UTC",
     "{date}.{month}.{year}, {time} UTC",
     "{date}/{month}/{year} {time} UTC",
+    "The role ",
+    "name: expected a name",
+    "scopes: expected at least one scope",
+    "models: {name} is an alias and matches nothing; write {id}.",
+    "models: {name} matches no model of the catalogue.",
     // Refusals of the parameters of a CSV.
     "decimal: expected another character than the separator",
     "separator: expected `,`, `;` or `tab`",
@@ -63,6 +70,21 @@ fn every_text_has_the_same_placeholders_in_each_language() {
         }
     }
     assert!(known.len() > 300);
+}
+
+#[test]
+fn every_refusal_has_texts_with_values_of_its_sentence() {
+    let mut known = BTreeSet::new();
+    for (sentence, english, german, french) in super::refusals::ROWS {
+        assert!(known.insert(sentence), "{sentence} is there twice");
+        for text in [english, german, french] {
+            assert!(
+                !text.trim().is_empty() && placeholders(text).is_subset(&placeholders(sentence)),
+                "{text}"
+            );
+            assert_eq!(placeholders(text), placeholders(english), "{text}");
+        }
+    }
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
