@@ -1,15 +1,16 @@
 //! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
 //! triggers.
 
-use super::answer::{self, ConsoleAnswer, refusal_notice};
+use super::answer::{self, ConsoleAnswer, refusal_notice, refused_form_blocks};
 use super::confirmation::{self, Confirmation};
 use super::flash::FlashMessage;
 use super::pages::{self, PageContext, forbidden, match_path};
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
+use crate::admin::dangling_references::{ModelMatch, classify_model};
 use http::Method;
-use penstock_console::{Block, Form};
+use penstock_console::{Block, Form, Language};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
@@ -88,10 +89,20 @@ pub async fn answer(
         let notice = vec![refusal_notice(&refusal)];
         return pages::render(console, backend, request, active, &page, 409, notice).await;
     }
-    let AdminCall { method, path, body } = (row.build)(request, &id);
-    let actor = active.audit_actor(&request.address);
-    let called = backend.call(BackendRequest { method, path, query: Vec::new(), body, actor: &actor }).await;
-    let (status, blocks) = match called.map(|value| (row.show)(&value)) {
+    let call = (row.build)(request, &id);
+    let called = match check_key(console, &call) {
+        Ok(()) => {
+            let AdminCall { method, path, body } = call;
+            let (actor, query) = (active.audit_actor(&request.address), Vec::new());
+            backend.call(BackendRequest { method, path, query, body, actor: &actor }).await
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let called = called.map(|mut value| {
+        add_invitation_link(console, request, &mut value);
+        (row.show)(&value)
+    });
+    let (status, blocks) = match called {
         Ok(ActionResult::Message(message)) => {
             let cookie = message.to_cookie(console.site, console.is_secure(), &active.record.form_token);
             let redirect = answer::redirect_answer(&page);
@@ -99,18 +110,62 @@ pub async fn answer(
         }
         Ok(ActionResult::Blocks(blocks)) => (200, blocks),
         Err(refusal) => {
-            let mut blocks = vec![refusal_notice(&refusal)];
-            if let Some(form) = row.form {
-                let mut form = form(request, &id);
-                let field = refusal.param.as_deref().map(form_field);
-                form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
-                blocks.push(Block::Form(form));
-            }
+            let blocks = match row.form {
+                Some(form) => {
+                    let mut form = form(request, &id);
+                    let field = refusal.param.as_deref().map(form_field);
+                    form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
+                    refused_form_blocks(form, &refusal)
+                }
+                None => vec![refusal_notice(&refusal)],
+            };
             (refusal.code.spec().status, blocks)
         }
     };
     // If the person may not see the page, or its account does not exist, only the result is shown.
     pages::render(console, backend, request, active, &page, status, blocks).await
+}
+
+/// Checks the request for a new or changed key more strictly than the admin API: it needs a name and a scope, and its
+/// models have to be in the catalogue.
+fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
+    if !call.path.starts_with("/admin/keys") {
+        return Ok(());
+    }
+    let list = |name: &str| call.body.get(name).and_then(Value::as_array);
+    let has_name =
+        call.body.get("name").is_none_or(|name| name.as_str().is_some_and(|name| !name.is_empty()));
+    if !has_name || call.path == "/admin/keys" && call.body.get("name").is_none() {
+        return Err(ApiError::invalid("name", "name: expected a name"));
+    }
+    if list("scopes").is_some_and(Vec::is_empty) {
+        return Err(ApiError::invalid("scopes", "scopes: expected at least one scope"));
+    }
+    let live = console.app.config_snapshot();
+    for name in list("models").into_iter().flatten().filter_map(Value::as_str) {
+        let message = match classify_model(&live.catalog, name) {
+            ModelMatch::Known => continue,
+            ModelMatch::Alias(id) => format!("models: {name} is an alias and matches nothing; write {id}."),
+            ModelMatch::Unknown => format!("models: {name} matches no model of the catalogue."),
+        };
+        return Err(ApiError::invalid("models", message));
+    }
+    Ok(())
+}
+
+/// Adds the complete link of an invitation to the response that has its token.
+fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut Value) {
+    let is_holder = value.get("role").and_then(Value::as_str) == Some(UserRole::Account.name());
+    let Some(token) = value.get("invitation").and_then(Value::as_str) else { return };
+    let link = if is_holder {
+        console.dashboard_url().map(|base| format!("{base}/dashboard/invitation/{token}"))
+    } else {
+        Some(format!("{}/console/invitation/{token}", console.own_url(request)))
+    };
+    let link = link.unwrap_or_else(|| format!("/dashboard/invitation/{token}"));
+    if let Some(members) = value.as_object_mut() {
+        members.insert("link".to_owned(), link.into());
+    }
 }
 
 /// Records that a form is sent; returns false if it was sent before. A form without an id, which no page has, counts as
@@ -167,6 +222,16 @@ pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
+/// Returns an amount with a decimal point, if it has the decimal comma of the language.
+pub fn decimal_point(text: &str, language: Language) -> String {
+    match text.split_once(',') {
+        Some((whole, decimals)) if language != Language::English && !text.contains('.') => {
+            format!("{whole}.{decimals}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// Returns the limits of a key as JSON, from its form. An empty field becomes `null`, which means no limit. The admin
 /// API refuses a value that is not a number, and names the field.
 pub fn limits_json(request: &ConsoleRequest) -> Value {
@@ -177,7 +242,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
     };
     let amount = |name| match value(name) {
         "" => Value::Null,
-        text => Value::from(text),
+        text => Value::from(decimal_point(text, request.language)),
     };
     let mut limits = Map::new();
     for name in ["requests_per_minute", "tokens_per_minute", "concurrent"] {

@@ -183,6 +183,24 @@ impl Console {
         url.is_some_and(|url| url.starts_with("https://"))
     }
 
+    /// Returns scheme and host of the dashboard; `None` if it is off.
+    fn dashboard_url(&self) -> Option<String> {
+        let live = self.app.config_snapshot();
+        let console = &live.settings.console;
+        if let Some(url) = &console.public_url {
+            return Some(url.to_string());
+        }
+        let scheme = if self.app.dashboard_tls().is_some() { "https" } else { "http" };
+        console.listen.first().map(|address| format!("{scheme}://{}", address))
+    }
+
+    /// Returns scheme and host under which the browser reaches the operators' console.
+    fn own_url(&self, request: &ConsoleRequest) -> String {
+        let live = self.app.config_snapshot();
+        let url = live.settings.console.openid.as_ref().and_then(|openid| openid.operators_url.as_deref());
+        url.map_or_else(|| format!("http://{}", request.host()), str::to_owned)
+    }
+
     fn is_dashboard(&self) -> bool {
         std::ptr::eq(self.site, &raw const dashboard::DASHBOARD)
     }

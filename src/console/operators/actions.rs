@@ -2,8 +2,8 @@
 
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text, new_key_json,
-    new_secret_blocks, without_confirmation,
+    ActionDefinition, ActionResult, admin_call, completion_message, decimal_point, fields_json, member_text,
+    new_key_json, new_secret_blocks, without_confirmation,
 };
 use crate::console::answer::ConsoleAnswer;
 use crate::console::confirmation::Confirmation;
@@ -53,8 +53,13 @@ pub const ACTIONS: &[ActionDefinition] = &[
         path: "/console/accounts/{id}/grant",
         roles: &[Admin, Finance],
         build: |request, id| {
-            let mut body = fields_json(request, &["credits", "id", "note"]);
+            let mut body = fields_json(request, &["id", "note"]);
             if let Some(members) = body.as_object_mut() {
+                let credits = request.field("credits").trim();
+                if !credits.is_empty() {
+                    let amount = decimal_point(credits, request.language);
+                    members.insert("credits".to_owned(), amount.into());
+                }
                 members.insert("account".to_owned(), id.into());
             }
             admin_call(Method::POST, "/admin/credits/grant".into(), body)
@@ -294,13 +299,10 @@ fn account_path(id: &str) -> String {
 }
 
 fn shown_invitation(answer: &Value) -> ActionResult {
-    let (label, root) = match &*member_text(answer, "role") {
-        "account" => {
-            ("Link for {0}, valid once and for 72 hours, after the address of the dashboard:", "/dashboard/")
-        }
-        _ => ("Link for {0}, valid once and for 72 hours, after the address of this console:", "/console/"),
+    let label = match &*member_text(answer, "role") {
+        "account" => "Link to the dashboard for {0}, valid once and for 72 hours:",
+        _ => "Link to this console for {0}, valid once and for 72 hours:",
     };
     let label = Text::with(label, [member_text(answer, "name").into()]);
-    let link = format!("{root}invitation/{}", member_text(answer, "invitation"));
-    ActionResult::Blocks(vec![Block::Secret(label, link)])
+    ActionResult::Blocks(vec![Block::Secret(label, member_text(answer, "link"))])
 }

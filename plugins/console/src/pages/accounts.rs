@@ -94,6 +94,7 @@ pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     };
     let (credits, energy) = (wallet("credits", "credits"), wallet("energy_kwh", "kWh"));
     let limits = account.get("limits").cloned().unwrap_or_default();
+    let limit = |name: &str| number(&limits, name).map(|_| exact_text(&limits, name, ""));
     vec![
         Tile {
             label: "State".into(),
@@ -102,11 +103,14 @@ pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
             detail: text(account, "name").into(),
         },
         Tile { label: "Credits".into(), value: credits.0, detail: credits.1, state: CellState::None },
-        Tile { label: "Energy".into(), value: energy.0, detail: energy.1, state: CellState::None },
+        Tile { label: "Energy balance".into(), value: energy.0, detail: energy.1, state: CellState::None },
         Tile {
             label: "Requests per minute".into(),
-            value: exact_text(&limits, "requests_per_minute", ""),
-            detail: Text::with("{0} tokens per minute", [exact_text(&limits, "tokens_per_minute", "")]),
+            value: limit("requests_per_minute").unwrap_or_else(|| "no limit".into()),
+            detail: limit("tokens_per_minute").map_or_else(
+                || "no limit of tokens".into(),
+                |tokens| Text::with("{0} tokens per minute", [tokens]),
+            ),
             state: CellState::None,
         },
     ]

@@ -46,12 +46,14 @@ pub fn new_key_form(path: &str) -> Form {
         .with_field(Field::new("name", "Name").required().help("Describes where the key is used."))
         .with_field(
             Field::new("scopes", "Scopes")
+                .required()
                 .value("inference.*")
                 .help("Names with commas between them, such as inference.chat, account.read."),
         )
         .with_field(Field::new("models", "Models").help("Ids with commas between them; empty for all."))
         .with_field(Field::new("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(Field::new("tokens_per_minute", "Tokens per minute").help("Empty for no limit."))
+        .with_field(Field::new("concurrent", "Concurrent requests").help("Empty for no limit."))
         .with_field(Field::new("budget_per_day", "Credits per day").help("Empty for no limit."))
         .with_field(Field::new("budget_per_month", "Credits per month").help("Empty for no limit."))
         .with_field(

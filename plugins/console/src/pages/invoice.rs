@@ -77,8 +77,10 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks.push(Block::Table(lines_table(invoice)));
     blocks.push(Block::Table(totals_table(invoice)));
     let name = |id: &str| key_label(id, key_names);
-    blocks.push(Block::Table(sums_table(invoice, "Keys", "keys", |row| name(&text(row, "key")).into())));
-    blocks.push(Block::Table(sums_table(invoice, "Days, UTC", "days", |row| day(row, "day"))));
+    blocks.push(Block::Table(sums_table(invoice, ("Keys", "Key"), "keys", |row| {
+        name(&text(row, "key")).into()
+    })));
+    blocks.push(Block::Table(sums_table(invoice, ("Days, UTC", "Day"), "days", |row| day(row, "day"))));
     blocks.push(Block::Table(footprint_table(invoice)));
     blocks.push(Block::Columns(vec![("Notes".into(), notes(invoice))]));
     blocks
@@ -160,7 +162,7 @@ fn facts(invoice: &Value) -> Vec<Text> {
         Text::with("Number {0}", [number_of(invoice).to_owned().into()]),
         Text::with("Account {0}", [text(invoice, "account").into()]),
         Text::with("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
-        Text::with("Created {0}", [Text::Time(text(invoice, "created"))]),
+        Text::with("Invoice date {0}", [Text::Time(text(invoice, "created"))]),
     ]
 }
 
@@ -174,16 +176,26 @@ fn unit_prices(line: &Value) -> Text {
         ("eur_per_minute", "{0} EUR per minute"),
     ];
     let price = |(name, unit): &(&str, &'static str)| {
-        let amount = line.get(*name)?.as_str()?.to_owned();
-        Some(Text::with(unit, [Text::Exact(amount, "")]))
+        let amount = line.get(*name)?.as_str()?;
+        Some(Text::with(unit, [Text::Exact(with_cents(amount), "")]))
     };
     let mut prices = UNITS.iter().filter_map(price);
     let first = prices.next().unwrap_or_default();
     prices.fold(first, |list, price| Text::with("{0}, {1}", [list, price]))
 }
 
+/// Adds zeros to an amount, so that it has at least two decimals.
+fn with_cents(amount: &str) -> String {
+    let decimals = amount.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let mark = if decimals == 0 { "." } else { "" };
+    format!("{amount}{mark}{}", "0".repeat(2_usize.saturating_sub(decimals)))
+}
+
 fn amount(row: &Value) -> Cell {
-    Cell::number(exact_text(row, "eur", ""))
+    match row.get("eur").and_then(Value::as_str) {
+        Some(amount) => Cell::number(Text::Exact(with_cents(amount), "")),
+        None => Cell::number(exact_text(row, "eur", "")),
+    }
 }
 
 fn lines_table(invoice: &Value) -> Table {
@@ -242,7 +254,12 @@ fn totals_table(invoice: &Value) -> Table {
     }
 }
 
-fn sums_table(invoice: &Value, title: &'static str, member: &str, name: impl Fn(&Value) -> Text) -> Table {
+fn sums_table(
+    invoice: &Value,
+    (title, heading): (&'static str, &'static str),
+    member: &str,
+    name: impl Fn(&Value) -> Text,
+) -> Table {
     let row = |row: &Value| {
         vec![
             Cell::text(name(row)),
@@ -258,7 +275,7 @@ fn sums_table(invoice: &Value, title: &'static str, member: &str, name: impl Fn(
     Table {
         title: title.into(),
         headings: vec![
-            "Name",
+            heading,
             "Requests",
             "Without a charge",
             "Input tokens",
@@ -341,6 +358,13 @@ pub(super) mod tests {
             "locations": [row("location", "Paris, France")], "total": row("kind", "total"),
             "net_eur": "0.12", "vat_percent": "19", "vat_eur": "0.02", "total_eur": "0.14", "notes": [ATTACK],
         })
+    }
+
+    #[test]
+    fn an_amount_has_at_least_two_decimals() {
+        for (amount, text) in [("1", "1.00"), ("0.2", "0.20"), ("0.05", "0.05"), ("0.1234", "0.1234")] {
+            assert_eq!(with_cents(amount), text);
+        }
     }
 
     #[test]

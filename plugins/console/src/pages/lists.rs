@@ -148,7 +148,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         };
         vec![
             Cell::text(name.clone()),
-            text_cell(user, "role"),
+            Cell::text(Text::Word(text(user, "role"))),
             text_cell(user, "account"),
             Cell::text(Text::Word(state)).with_state(mark),
             time_cell(user, "created"),

@@ -71,8 +71,12 @@ pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>,
         Some(name) if !name.is_empty() => format!("{name} ({id})"),
         _ => id.to_owned(),
     };
-    blocks.push(Block::Table(sums_table("Keys", list(&account, "keys"), |row| name(&text(row, "key")))));
-    blocks.push(Block::Table(sums_table("Models", list(&account, "models"), |row| text(row, "model"))));
+    blocks.push(Block::Table(sums_table(("Keys", "Key"), list(&account, "keys"), |row| {
+        name(&text(row, "key"))
+    })));
+    blocks.push(Block::Table(sums_table(("Models", "Model"), list(&account, "models"), |row| {
+        text(row, "model")
+    })));
     let boundary = [
         ("boundary", "{0}"),
         ("methodologies", "Methodology: {0}"),
@@ -110,7 +114,11 @@ fn tiles(account: &Value) -> Vec<Tile> {
     ]
 }
 
-fn sums_table(title: &'static str, list: &[Value], name: impl Fn(&Value) -> String) -> Table {
+fn sums_table(
+    (title, heading): (&'static str, &'static str),
+    list: &[Value],
+    name: impl Fn(&Value) -> String,
+) -> Table {
     let row = |row: &Value| {
         vec![
             Cell::text(name(row)),
@@ -127,7 +135,7 @@ fn sums_table(title: &'static str, list: &[Value], name: impl Fn(&Value) -> Stri
     Table {
         title: title.into(),
         headings: vec![
-            "Name",
+            heading,
             "Requests",
             "Input tokens",
             "Output tokens",

@@ -105,6 +105,6 @@ pub(super) const ROWS: &[Translation] = &[
     ("The new secret, shown only now; the old one is valid for a day:", "Das neue Secret, wird nur jetzt angezeigt; das alte gilt noch einen Tag:", "Le nouveau secret, affiché seulement maintenant ; l’ancien reste valable un jour :"),
     ("The user {0} is disabled.", "Der Benutzer {0} ist gesperrt.", "L’utilisateur {0} est désactivé."),
     ("The user {0} is enabled.", "Der Benutzer {0} ist freigegeben.", "L’utilisateur {0} est activé."),
-    ("Link for {0}, valid once and for 72 hours, after the address of this console:", "Link für {0}, einmal und 72 Stunden lang gültig, hinter der Adresse dieser Konsole:", "Lien pour {0}, valable une fois et pendant 72 heures, après l’adresse de cette console :"),
-    ("Link for {0}, valid once and for 72 hours, after the address of the dashboard:", "Link für {0}, einmal und 72 Stunden lang gültig, hinter der Adresse des Dashboards:", "Lien pour {0}, valable une fois et pendant 72 heures, après l’adresse du tableau de bord :"),
+    ("Link to this console for {0}, valid once and for 72 hours:", "Link zu dieser Konsole für {0}, einmal und 72 Stunden lang gültig:", "Lien vers cette console pour {0}, valable une fois et pendant 72 heures :"),
+    ("Link to the dashboard for {0}, valid once and for 72 hours:", "Link zum Dashboard für {0}, einmal und 72 Stunden lang gültig:", "Lien vers le tableau de bord pour {0}, valable une fois et pendant 72 heures :"),
 ];

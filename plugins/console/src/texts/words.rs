@@ -4,6 +4,12 @@ use super::Translation;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Translation] = &[
+    ("admin", "Administrator", "administrateur"),
+    ("operator", "Betreiber", "exploitant"),
+    ("finance", "Finanzen", "finances"),
+    ("viewer", "Betrachter", "lecteur"),
+    ("account", "Kontoinhaber", "titulaire"),
+    ("invitation expired", "Einladung abgelaufen", "invitation expirée"),
     ("active", "aktiv", "actif"),
     ("suspended", "gesperrt", "suspendu"),
     ("disabled", "gesperrt", "désactivé"),
