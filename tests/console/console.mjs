@@ -1,10 +1,10 @@
 // Cases of the console in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, period, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
-const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", "batches", "files", "configuration", "audit", "users"];
+const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", `accounts/default/invoice?${period}`, "batches", "files", "configuration", "audit", "users"];
 
 const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
 try {
@@ -81,14 +81,30 @@ try {
     assert.match(secret, /^sk-svc-/);
     assert.equal(await ask(secret), 200);
     const row = page.locator("tr", { hasText: "<b>browser</b>" });
+    // A reload sends the form again, which creates no second key.
+    await page.reload();
+    await page.locator("p[role=status]", { hasText: "was sent already" }).waitFor();
+    assert.equal(await row.count(), 1);
     await row.getByRole("button", { name: "Revoke" }).click();
+    await page.locator("p[role=status]", { hasText: "Revoke the key <b>browser</b>" }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.getByRole("link", { name: "Back without a change" }).click();
+    assert.equal(await ask(secret), 200);
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("button", { name: "Revoke", exact: true }).click();
     await page.locator("p[role=status]", { hasText: "was revoked" }).waitFor();
     assert.equal(await ask(secret), 401);
+    await page.reload();
+    assert.equal(await page.locator("p[role=status]", { hasText: "was revoked" }).count(), 0, "a message is shown once");
     await page.goto(`${root}accounts/default`);
     assert.ok(!(await page.content()).includes(secret));
   });
   await check("an invoice is issued in the page", async () => {
-    await page.goto(`${root}accounts/default/invoice`);
+    await page.goto(`${root}accounts/default/invoice?from=2026-01-01&to=2026-01-31`);
+    assert.equal(await page.getByRole("button", { name: "Issue with the next number" }).count(), 0, "nothing was charged");
+    await page.goto(`${root}accounts/default/invoice?${period}`);
+    await page.getByRole("button", { name: "Issue with the next number" }).click();
+    await page.locator("p[role=status]", { hasText: "An issued invoice never changes" }).waitFor();
     await page.getByRole("button", { name: "Issue with the next number" }).click();
     await page.locator("p[role=status]", { hasText: /The invoice PS-\d{4}-000001 was issued/ }).waitFor();
     assert.deepEqual(await violations(page), []);
@@ -98,10 +114,21 @@ try {
     await page.locator("input[name=id]").fill("no/such id");
     await page.locator("input[name=name]").fill("Kept");
     await page.getByRole("button", { name: "Create" }).click();
-    const form = page.locator("form.fields").first();
+    const form = page.locator("form.fields");
+    assert.equal(await form.count(), 1, "the form is there once");
     assert.equal(await form.locator("input[name=id]").inputValue(), "no/such id");
     assert.equal(await form.locator("input[name=name]").inputValue(), "Kept");
-    assert.match(await form.locator(".error").innerText(), /id has to be/);
+    assert.match(await form.locator(".error").innerText(), /Enter 1 to 64 letters/);
+    assert.equal(await page.evaluate(() => document.activeElement.name), "id");
+    const described = await form.locator("input[name=id]").getAttribute("aria-describedby");
+    assert.match(await page.locator(`#${described}`).innerText(), /Enter 1 to 64 letters/);
+    assert.deepEqual(await violations(page), []);
+  });
+  await check("the last administrator stays one, and a message follows the language", async () => {
+    await page.goto(`${root}users`);
+    await page.locator("tr", { hasText: "ada" }).getByRole("button", { name: "Disable" }).click();
+    await page.getByRole("button", { name: "Disable", exact: true }).click();
+    await page.locator("p[role=status]", { hasText: "the last active administrator" }).waitFor();
   });
   await check("a page of another site cannot frame or post to the console", async () => {
     const evil = await browser.newPage();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, print, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, period, print, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
 
@@ -19,7 +19,7 @@ try {
     assert.match(await page.locator("header").innerText(), /eve\s*\(account\)/);
   });
   const ownKey = key.slice("sk-svc-".length).slice(0, 16);
-  const pages = ["", "keys", `keys/${ownKey}`, "playground", "usage", "usage?by=key", "statement", "invoice", "batches", "files"];
+  const pages = ["", "keys", `keys/${ownKey}`, "playground", "usage", "usage?by=key", "statement", "invoice", `invoice?${period}`, "batches", "files"];
   await inspectPages(page, root, pages, "dashboard-");
   for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
     await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, pages, language, "dashboard-"));
@@ -67,7 +67,7 @@ try {
   await check("an issued invoice prints on A4 with its number and total", async () => {
     const printer = await context.newPage();
     watch(printer);
-    await printer.goto(`${root}invoice`);
+    await printer.goto(`${root}invoice?${period}`);
     await printer.emulateMedia({ media: "print" });
     const text = await printer.locator("main").innerText();
     assert.match(text, /Invoice PS-\d{4}-000001, /);
@@ -106,9 +106,14 @@ try {
     await page.getByRole("link", { name: "<b>own</b>" }).click();
     await page.locator("select[name=overlap_seconds]").selectOption("0");
     await page.getByRole("button", { name: "Rotate" }).click();
+    await page.locator("p[role=status]", { hasText: "refused at once" }).waitFor();
+    assert.equal(await ask(secret), 200);
+    await page.getByRole("button", { name: "Rotate" }).click();
     const fresh = await page.locator("p[role=status] code").innerText();
     assert.equal(await ask(secret), 401);
     assert.equal(await ask(fresh), 200);
+    await page.getByRole("button", { name: "Revoke" }).click();
+    await page.locator("p[role=status]", { hasText: "cannot be undone" }).waitFor();
     await page.getByRole("button", { name: "Revoke" }).click();
     await page.locator("p[role=status]", { hasText: "was revoked" }).waitFor();
     assert.equal(await ask(fresh), 401);

@@ -51,6 +51,8 @@ createServer(async (request, answer) => {
     json(token ? 200 : 400, token ?? { error: "invalid_grant" });
   } else if (url.pathname === "/logout") {
     send(200, "text/html", page(url.searchParams.get("post_logout_redirect_uri"), "Back"));
+  } else if (url.pathname === "/favicon.ico") {
+    send(200, "image/svg+xml", '<svg xmlns="http://www.w3.org/2000/svg"/>');
   } else {
     json(404, {});
   }

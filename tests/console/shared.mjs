@@ -19,10 +19,26 @@ export async function check(name, work) {
 /** Reports console errors, failed scripts, and violations of the content security policy. */
 export function watch(page) {
   page.on("console", (message) => {
-    // A refusal is answered with its status, which the browser reports too.
-    if (message.type() === "error" && !message.text().includes("status of 4")) problems.push(message.text());
+    // The browser reports the status of a page that is a refusal; every other file has to be there.
+    const isRefusal = message.text().includes("status of 4") && message.location().url === page.url();
+    if (message.type() === "error" && !isRefusal) problems.push(`${message.text()} ${message.location().url}`);
   });
   page.on("pageerror", (error) => problems.push(String(error)));
+}
+
+const day = (ago) => new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10);
+/** Query of a period of the demo's history that has ended. */
+export const period = `from=${day(6)}&to=${day(2)}`;
+
+/** Checks that no column is out of sight, and that the texts of plots are readable. */
+async function inspectLayout(page, name) {
+  const hidden = await page.evaluate(() => [...document.querySelectorAll(".scroll")]
+    .filter((part) => part.clientWidth > 0 && part.scrollWidth > part.clientWidth + 1)
+    .map((part) => `${part.getAttribute("aria-label")}: ${part.scrollWidth} > ${part.clientWidth}`));
+  assert.deepEqual(hidden, [], name);
+  const sizes = await page.evaluate(() => [...document.querySelectorAll("svg text")].filter((text) => text.getBoundingClientRect().width > 0)
+    .map((text) => text.getBoundingClientRect().height));
+  assert.ok(sizes.every((size) => size >= 10 && size <= 20), `${name}: texts of ${Math.min(...sizes)} to ${Math.max(...sizes)} pixels`);
 }
 
 /** Names of the accessibility rules that the page breaks. */
@@ -64,6 +80,10 @@ export async function inspectLanguage(page, root, pages, [code, name], prefix) {
     assert.deepEqual(await violations(page), [], path);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     assert.ok(overflow <= 0, `${path} is ${overflow} pixels too wide in ${name}`);
+    await inspectLayout(page, `${path} in ${name}`);
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await inspectLayout(page, `${path} in ${name}, wide`);
+    await page.setViewportSize({ width: 390, height: 800 });
     const file = `${folder}/${prefix}${path.replaceAll(/[^a-z0-9]+/g, "-") || "overview"}-${code}.png`;
     await page.screenshot({ path: file, fullPage: true });
   }
@@ -95,6 +115,7 @@ export async function inspectPages(page, root, pages, prefix) {
           assert.deepEqual(await violations(page), [], name);
           const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
           assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide`);
+          await inspectLayout(page, name);
           const file = `${folder}/${prefix}${name.replaceAll(/[^a-z0-9]+/g, "-") || "overview"}-${scheme}-${width}.png`;
           await page.screenshot({ path: file, fullPage: true });
         }
@@ -113,7 +134,7 @@ export async function inspectIntensity(page, address, zones) {
     await page.waitForTimeout(200);
   }
   assert.equal(await plot.locator("polyline.line").count(), zones);
-  assert.match(await plot.locator("svg[role=img]").getAttribute("aria-label"), /g\/kWh to .* requests of batches$/);
+  assert.match(await plot.locator(".plot[role=img]").getAttribute("aria-label"), /g\/kWh to .* requests of batches$/);
   assert.ok((await plot.locator("rect title").allTextContents()).length > 0, "bars");
   const line = await plot.locator("polyline").first().evaluate((shape) => getComputedStyle(shape).stroke);
   assert.notEqual(line, "none");

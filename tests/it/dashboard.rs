@@ -235,13 +235,73 @@ async fn a_refused_key_is_explained_beside_its_field() {
         ("budget_per_day", "-1"),
         ("last_day", "soon"),
     ] {
-        let form = [("form_token", token.as_str()), ("name", "typed before"), (field, value)];
+        let mut form = vec![("form_token", token.as_str()), ("name", "typed before"), (field, value)];
+        form.push(("scopes", "inference.*"));
         let refused = browser.post("/dashboard/keys", &form).await;
         assert_eq!(refused.status, 400, "{field}");
         let text = refused.text();
         let beside = between(&text, &format!("name=\"{field}\" value=\"{value}\""), "</label>");
         assert!(beside.contains("class=\"error\"") && text.contains("typed before"), "{field}: {text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_is_in_the_language_of_the_page_and_names_no_member_of_the_api() {
+    let (_provider, running) = bench().await;
+    let mut browser = holder(&running, "ada", "acme").await;
+    let token = browser.token("/dashboard/keys").await;
+    browser.cookie.push_str("; penstock_language=de");
+    for (field, value, expected) in [
+        ("name", "", "Geben Sie einen Namen ein."),
+        ("scopes", "", "mindestens eine Berechtigung"),
+        ("scopes", "nonsense", "Die Berechtigung nonsense gibt es nicht."),
+        ("models", "nothing", "Das Modell nothing gibt es nicht."),
+        ("last_day", "2020-01-01", "einen Tag, der noch nicht vorbei ist"),
+        (
+            "requests_per_minute",
+            "0",
+            "eine ganze Zahl von 1 bis 1\u{202f}000\u{202f}000\u{202f}000\u{202f}000",
+        ),
+        ("concurrent", "1.5", "eine ganze Zahl von 1 bis"),
+        ("budget_per_day", "viel", "einen Betrag in Credits"),
+        ("budget_per_month", "0", "mehr als 0 Credits"),
+        ("budget_per_month", "0,0000001", "höchstens sechs Dezimalstellen"),
+    ] {
+        let defaults = [("name", "kept"), ("scopes", "inference.*")];
+        let mut form: Vec<(&str, &str)> =
+            defaults.into_iter().filter(|(name, _)| *name != field).chain([(field, value)]).collect();
+        form.push(("form_token", &token));
+        let refused = browser.post("/dashboard/keys", &form).await;
+        assert_eq!(refused.status, 400, "{field}");
+        let beside = between(&refused.text(), &format!("id=\"error-{field}\">"), "<");
+        assert!(beside.contains(expected), "{field}: {beside}");
+        assert!(refused.text().contains("Bitte korrigieren Sie das markierte Feld."), "{field}");
+        for english in [" has to be ", "expected", "Enter "] {
+            assert!(!refused.text().contains(english), "{field}: {english}");
+        }
+    }
+    let form = [
+        ("form_token", token.as_str()),
+        ("name", "ci"),
+        ("scopes", "inference.*"),
+        ("budget_per_day", "2,5"),
+    ];
+    assert_eq!(browser.post("/dashboard/keys", &form).await.status, 200);
+    let keys = running.admin().get("/admin/keys?account=acme").await.json();
+    assert_eq!(keys["data"][0]["limits"]["budget_per_day"], "2.5", "{keys}");
+    let month = browser.get("/dashboard/statement?month=13").await;
+    assert!(month.text().contains("Geben Sie einen Monat wie 2026-11 ein."), "{}", month.text());
+    let usage = browser.get("/dashboard/usage").await.text();
+    assert!(
+        !usage.contains("name=\"from\" value=\"\"") && !usage.contains("name=\"to\" value=\"\""),
+        "{usage}"
+    );
+    for query in ["from=2026-01-05", "to=2026-01-05"] {
+        let invoice = browser.get(&format!("/dashboard/invoice?{query}")).await;
+        assert!(!invoice.text().contains("class=\"error\""), "{query}");
+    }
+    let wrong = browser.post("/dashboard/sign-in", &[("name", "ada.l"), ("password", "wrong")]).await;
+    assert!(wrong.text().contains("value=\"ada.l\""), "the typed name stays: {}", wrong.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -264,6 +264,7 @@ async fn a_name_of_the_claims_takes_no_other_users_name() {
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
     openid.person(json!({"sub": "9", "preferred_username": "ada2", "roles": ["penstock-admin"]}));
     assert_eq!(sign_in(&mut Browser::new(&running), &openid, "").await.status, 409);
+    let _other_admin = signed_in(&running, "bob", "admin").await;
     let body = json!({"disabled": "true"}).to_string();
     running.admin().send("PATCH", "/admin/users/ada2", &[], body.as_bytes()).await;
     openid.person(json!({"sub": "1", "roles": ["penstock-admin"]}));

@@ -50,7 +50,9 @@ async fn send(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
 
 /// Value of a tile, and its detail.
 fn tile(page: &Answer, label: &str) -> String {
-    between(&page.text(), &format!("<dt>{label}</dt><dd><span class=\"value\">"), "</span>")
+    // The exact value is in the title.
+    let value = between(&page.text(), &format!("<dt>{label}</dt><dd><span class=\"value\""), "</span>");
+    value.rsplit_once('>').unwrap().1.to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,10 +113,10 @@ async fn a_refusal_is_shown_beside_the_form_which_keeps_what_was_typed() {
     for (fields, status, sentence) in [
         (vec![("key", poor.as_str()), ("model", "nothing")], 404, "&#39;nothing&#39; does not exist"),
         (vec![("key", &poor), ("flavor", "sour")], 404, "has no flavor"),
-        (vec![("key", &poor), ("max_tokens", "many")], 400, "whole number from 1 to 2048"),
-        (vec![("key", &poor), ("max_tokens", "2049")], 400, "whole number from 1 to 2048"),
-        (vec![("key", &poor), ("prompt", " ")], 400, "prompt: expected"),
-        (vec![("key", &poor), ("prompt", &long)], 400, "prompt: expected"),
+        (vec![("key", &poor), ("max_tokens", "many")], 400, "whole number from 1 to 2\u{202f}048"),
+        (vec![("key", &poor), ("max_tokens", "2049")], 400, "whole number from 1 to 2\u{202f}048"),
+        (vec![("key", &poor), ("prompt", " ")], 400, "bytes of text"),
+        (vec![("key", &poor), ("prompt", &long)], 400, "bytes of text"),
         (vec![("key", &narrow)], 403, "scope"),
         (vec![("key", &tight)], 402, "budget"),
         (vec![("key", &revoked)], 401, "revoked"),

@@ -177,6 +177,12 @@ impl IntensityChart {
         intensity.chain(self.requests.iter().map(of("{0}, requests of batches"))).collect()
     }
 
+    /// Returns the heading of a column of the table behind the hour.
+    #[must_use]
+    pub fn heading(&self, column: usize, language: Language) -> String {
+        self.headings(language).into_iter().nth(column).unwrap_or_default()
+    }
+
     /// Returns the rows of the table: the hour and its values.
     #[must_use]
     pub fn rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {

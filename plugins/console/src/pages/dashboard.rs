@@ -1,7 +1,7 @@
 //! Pages of the account holders' dashboard.
 
 use super::accounts::account_tiles;
-use super::usage::{UsageView, series_order, usage_chart};
+use super::usage::{UsageView, day_table, series_order, usage_chart};
 use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::text::Text;
@@ -22,7 +22,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
     }
     blocks.push(Block::Tiles(account_tiles(account, &balance)));
     blocks.push(Block::Tiles(total_tiles(usage)));
-    let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
+    let view = UsageView { by: "model".to_owned(), with_money: true, ..UsageView::default() };
     let order = series_order(usage, &view);
     for (title, member, unit) in [
         ("Requests", "requests", ""),
@@ -32,6 +32,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
         let title = Text::with("{0} per day by {1}", [title.into(), "model".into()]);
         blocks.push(Block::Chart(usage_chart(usage, &view, &order, member, title, unit)));
     }
+    blocks.push(Block::Details(day_table(usage, &view)));
     blocks
 }
 

@@ -54,7 +54,7 @@ pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let mut blocks = vec![Block::RunningHeader(running_header(invoice))];
-    if invoice.get("is_draft") != Some(&Value::Bool(false)) {
+    if is_draft(invoice) {
         blocks.push(Block::Notice(NoticeKind::Warning, draft_text(invoice)));
     }
     blocks.push(Block::Columns(vec![
@@ -84,6 +84,10 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks.push(Block::Table(footprint_table(invoice)));
     blocks.push(Block::Columns(vec![("Notes".into(), notes(invoice))]));
     blocks
+}
+
+fn is_draft(invoice: &Value) -> bool {
+    invoice.get("is_draft") != Some(&Value::Bool(false))
 }
 
 /// Returns why an invoice is a draft.
@@ -162,7 +166,10 @@ fn facts(invoice: &Value) -> Vec<Text> {
         Text::with("Number {0}", [number_of(invoice).to_owned().into()]),
         Text::with("Account {0}", [text(invoice, "account").into()]),
         Text::with("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
-        Text::with("Invoice date {0}", [Text::Time(text(invoice, "created"))]),
+        Text::with(
+            if is_draft(invoice) { "Draft of {0}" } else { "Invoice date {0}" },
+            [Text::Time(text(invoice, "created"))],
+        ),
     ]
 }
 

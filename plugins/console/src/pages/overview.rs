@@ -1,7 +1,7 @@
 //! Overview page: state of the gateway and the last 24 hours.
 
 use super::{exact_text, number, rows, text, word};
-use crate::block::{Block, CellState, NoticeKind, Tile};
+use crate::block::{Block, Cell, CellState, NoticeKind, Table, Tile};
 use crate::chart::{BarChart, ChartSeries};
 use crate::language::Language;
 use crate::text::Text;
@@ -18,7 +18,9 @@ pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool
     let day = last_day(hours, now);
     blocks.push(Block::Tiles(state_tiles(status)));
     blocks.push(Block::Tiles(day_tiles(&day, with_money)));
-    blocks.push(Block::Chart(request_chart(&day, now)));
+    let chart = request_chart(&day, now);
+    let table = hour_table(&chart);
+    blocks.extend([Block::Chart(chart), Block::Details(table)]);
     blocks
 }
 
@@ -205,6 +207,28 @@ fn request_chart(day: &[&Value], now: u64) -> BarChart {
         series.name == Text::from("charged") || series.values.iter().any(|value| *value > 0.0)
     };
     BarChart { title, unit: "", labels, series: series.into_iter().filter(shown).collect() }
+}
+
+/// Table of the values of the chart, with a row for each hour.
+fn hour_table(chart: &BarChart) -> Table {
+    let names = chart.series.iter().map(|series| match series.name {
+        Text::Template(name, _) => name,
+        _ => "",
+    });
+    let row = |(index, hour): (usize, &Text)| {
+        let values = chart.series.iter().map(|series| series.values.get(index).copied().unwrap_or_default());
+        std::iter::once(Cell::text(hour.clone()))
+            .chain(values.map(|value| Cell::number(super::exact(value, ""))))
+            .collect()
+    };
+    Table {
+        title: chart.title.clone(),
+        headings: std::iter::once("Hour, UTC").chain(names).collect(),
+        rows: chart.labels.iter().enumerate().map(row).collect(),
+        empty_text: "",
+        next: None,
+        is_screen_only: true,
+    }
 }
 
 #[cfg(test)]

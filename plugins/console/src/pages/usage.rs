@@ -184,7 +184,7 @@ fn days(usage: &Value) -> Vec<String> {
 }
 
 /// Table of the exact values of all charts: a row for each day and group, or for each day if these are too many.
-fn day_table(usage: &Value, view: &UsageView) -> Table {
+pub(super) fn day_table(usage: &Value, view: &UsageView) -> Table {
     let by_group = view.by != "day" && rows(usage).len() <= MAX_VALUE_ROWS;
     let mut sums: BTreeMap<(String, String), BTreeMap<&str, f64>> = BTreeMap::new();
     for row in rows(usage) {

@@ -70,6 +70,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("Number {0}", "Nummer {0}", "Numéro {0}"),
     ("Account {0}", "Konto {0}", "Compte {0}"),
     ("Period {0} to {1}", "Leistungszeitraum {0} bis {1}", "Période du {0} au {1}"),
+    ("Draft of {0}", "Entwurf vom {0}", "Brouillon du {0}"),
     ("Invoice date {0}", "Rechnungsdatum {0}", "Date de la facture {0}"),
     ("{0} EUR per million input tokens", "{0} EUR je Million Eingabe-Tokens", "{0} EUR par million de tokens en entrée"),
     ("{0} cached", "{0} aus dem Cache", "{0} en cache"),
