@@ -82,12 +82,9 @@ pub async fn answer(
     {
         return Ok(answer::redirect_answer(&confirmation.link(request)));
     }
-    if !claim_form(console, request, active).await? {
-        let message = "This form was sent already, and nothing was changed again. A secret is shown only once: if \
-                       you have lost it, create or rotate another one.";
-        let refusal = ApiError::with_message(ErrorCode::Conflict, message);
-        let notice = vec![refusal_notice(&refusal)];
-        return pages::render(console, backend, request, active, &page, 409, notice).await;
+    if let Err(refusal) = claim_form(console, request, active).await {
+        let (status, notice) = (refusal.code.spec().status, vec![refusal_notice(&refusal)]);
+        return pages::render(console, backend, request, active, &page, status, notice).await;
     }
     let call = (row.build)(request, &id);
     let called = match check_key(console, &call) {
@@ -168,21 +165,28 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
     }
 }
 
-/// Records that a form is sent; returns false if it was sent before. A form without an id, which no page has, counts as
-/// new.
-async fn claim_form(
+/// Records that a form is sent, so that it has an effect once. A form without an id, which no page has, counts as new.
+///
+/// # Errors
+/// Returns 409 if the form was sent before.
+pub async fn claim_form(
     console: &Console,
     request: &ConsoleRequest,
     active: &ActiveSession,
-) -> Result<bool, ApiError> {
+) -> Result<(), ApiError> {
     let id = request.field("form_id");
     if id.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     let (stores, digest) = (console.app.stores.clone(), active.digest);
     // All forms of a page have the same id.
     let form = format!("{id} {}", request.path);
-    run_blocking(move || session::claim_form(&stores, &digest, &form)).await
+    if run_blocking(move || session::claim_form(&stores, &digest, &form)).await? {
+        return Ok(());
+    }
+    let message = "This form was sent already, and nothing was changed again. A secret is shown only once: if you have \
+                   lost it, create or rotate another one.";
+    Err(ApiError::with_message(ErrorCode::Conflict, message))
 }
 
 /// Answers a link to a form: with the question to confirm, or with a redirect to the page of the form; `None` if there

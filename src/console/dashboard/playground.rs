@@ -3,6 +3,7 @@
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
+use crate::console::actions::claim_form;
 use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
 use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
 use crate::console::request::ConsoleRequest;
@@ -103,7 +104,14 @@ pub async fn answer(
         actor: &actor,
     };
     let keys = backend.call(list).await?;
-    let (status, shown) = match run(console, backend, request, &actor).await {
+    let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1;
+    // A reload of an answer must not send and charge the request again.
+    let claimed = if is_quote { Ok(()) } else { claim_form(console, request, active).await };
+    let outcome = match claimed {
+        Ok(()) => run(console, backend, request, &actor).await,
+        Err(refusal) => Err(refusal),
+    };
+    let (status, shown) = match outcome {
         Ok(shown) => (200, shown.into_iter().chain(form_blocks(console, keys, request, None)).collect()),
         Err(refusal) => {
             let shown = form_blocks(console, keys, request, Some(&refusal));
