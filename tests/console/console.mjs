@@ -61,16 +61,18 @@ try {
     }
   });
   await check("a page has at most 100 KB with everything", async () => {
-    const fresh = await browser.newContext({ storageState: await context.storageState() });
-    const visitor = await fresh.newPage();
-    let bytes = 0;
-    const session = await fresh.newCDPSession(visitor);
-    await session.send("Network.enable");
-    session.on("Network.loadingFinished", (event) => { bytes += event.encodedDataLength; });
-    await visitor.goto(root, { waitUntil: "load" });
-    await visitor.waitForTimeout(500);
-    assert.ok(bytes > 1_000 && bytes <= 100_000, `${bytes} bytes`);
-    await fresh.close();
+    for (const name of ["", "usage", "usage?by=location", "accounts/default", "audit"]) {
+      const fresh = await browser.newContext({ storageState: await context.storageState() });
+      const visitor = await fresh.newPage();
+      let bytes = 0;
+      const session = await fresh.newCDPSession(visitor);
+      await session.send("Network.enable");
+      session.on("Network.loadingFinished", (event) => { bytes += event.encodedDataLength; });
+      await visitor.goto(root + name, { waitUntil: "load" });
+      await visitor.waitForTimeout(500);
+      assert.ok(bytes > 1_000 && bytes <= 100_000, `${name}: ${bytes} bytes`);
+      await fresh.close();
+    }
   });
   await check("a key is created in the page, used, and revoked in the page", async () => {
     await page.goto(`${root}accounts/default`);
