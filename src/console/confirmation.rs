@@ -87,8 +87,9 @@ mod tests {
     fn the_link_to_the_question_has_the_fields_of_the_action_only() {
         let form = [("account", "a b"), ("form_token", "secret"), ("overlap_seconds", "")];
         let form = form.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let request =
-            ConsoleRequest { path: "/console/keys/k/revoke".to_owned(), form, ..ConsoleRequest::default() };
+        let mut request = ConsoleRequest::default();
+        request.path = "/console/keys/k/revoke".to_owned();
+        request.form = form;
         let fields: &[&str] = &["account", "overlap_seconds"];
         let confirmation =
             Confirmation { question: "", values: Vec::new(), object: None, submit: "", fields };
