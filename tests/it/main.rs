@@ -56,6 +56,7 @@ mod context_window;
 mod crash_recovery;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod dashboard;
+mod dashboard_forms;
 mod dashboard_tls;
 mod database;
 mod disk_errors;
