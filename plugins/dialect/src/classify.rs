@@ -11,7 +11,10 @@ mod phrases;
 mod sanitized_message;
 #[cfg(test)]
 mod tests;
+mod token_numbers;
 mod truncated_calls;
+#[cfg(test)]
+mod wording_tests;
 
 use error_signals::ErrorSignals;
 use penstock_core::{
@@ -97,11 +100,11 @@ fn client_error(
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. The error is a client error only if it is about the context
-/// window or refused content; for other errors, [`classify_in_band_error`] decides with the request. An error that
-/// states a timeout gets the kind of that status.
+/// window or refused content; [`classify_in_band_error`] adds the numbers of the model, and decides with the request
+/// about other errors. An error that states a timeout gets the kind of that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
-    if about.is_window_exceeded() || about.is_content_refused() {
+    let error = if about.is_window_exceeded() || about.is_content_refused() {
         UpstreamError::caller_error(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
@@ -111,9 +114,10 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
             status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
             _ => UpstreamErrorKind::InBandError,
         };
-        let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);
-        UpstreamError { in_band_body: Some(body.into()), ..UpstreamError::new(kind) }
-    }
+        UpstreamError::new(kind)
+    };
+    let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);
+    UpstreamError { in_band_body: Some(body.into()), ..error }
 }
 
 /// Maximum size of a stored error object from a successful response, in bytes.

@@ -2,8 +2,9 @@
 
 use super::phrases::{
     CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES,
-    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, OVERFLOW_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
+    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
 };
+use super::token_numbers::number_after;
 use penstock_core::ExtraMembers;
 use serde_json::Value;
 
@@ -18,9 +19,10 @@ pub(super) struct ErrorSignals {
     /// Member `param`, if it is a plain path.
     param: Option<String>,
     /// Texts of the error (such as message, type and code), in lower case.
-    text: String,
-    reported_window: Option<u64>,
-    reported_input: Option<u64>,
+    pub(super) text: String,
+    /// Tokens of the window and of the input in members of their own.
+    pub(super) reported_window: Option<u64>,
+    pub(super) reported_input: Option<u64>,
 }
 
 impl ErrorSignals {
@@ -46,14 +48,15 @@ impl ErrorSignals {
 
     /// Returns true if the request does not fit into the context window.
     pub(super) fn is_window_exceeded(&self) -> bool {
-        self.window_overflow().is_some()
-            || (self.contains_any(WINDOW_PHRASES) && !self.contains_any(RATE_PHRASES))
+        let about = self.stated_excess().is_some() || self.contains_any(WINDOW_PHRASES);
+        self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
     }
 
     /// Returns true if an engine failed because of the length of the input. A word about the context window is not
     /// enough, because a failed engine may mention it for other reasons.
     pub(super) fn is_length_failure(&self) -> bool {
         let about = self.window_overflow().is_some()
+            || self.stated_excess().is_some()
             || (self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES));
         about && !self.contains_any(RATE_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
@@ -69,7 +72,7 @@ impl ErrorSignals {
     }
 
     fn contains_any(&self, words: &[&str]) -> bool {
-        words.iter().any(|word| self.text.contains(word))
+        words.iter().any(|word| contains_phrase(&self.text, word))
     }
 
     /// Returns the model's maximum of output tokens, which does not depend on the input. It is not read from a message
@@ -84,18 +87,6 @@ impl ErrorSignals {
         of_cap.then(most).flatten().filter(|most| *most > 0)
     }
 
-    /// Returns the number of tokens by which the input exceeds the window, for engines that report a negative number of
-    /// tokens left for the answer.
-    fn window_overflow(&self) -> Option<u64> {
-        let left = |phrase: &&str| {
-            let (_, rest) = self.text.split_once(*phrase)?;
-            let digits = rest.strip_prefix('-').unwrap_or(rest);
-            let end = digits.bytes().take_while(u8::is_ascii_digit).count();
-            digits.get(..end)?.parse().ok()
-        };
-        OVERFLOW_PREFIXES.iter().find_map(left)
-    }
-
     /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
     pub(super) fn is_input_limit(&self) -> bool {
         self.contains_any(&[
@@ -108,7 +99,7 @@ impl ErrorSignals {
 
     /// Returns true if the provider refuses the content.
     pub(super) fn is_content_refused(&self) -> bool {
-        CONTENT_PHRASES.iter().any(|word| self.text.contains(word))
+        self.contains_any(CONTENT_PHRASES)
     }
 
     /// Returns the field at fault: the first field that the provider names, since later ones may be named as advice.
@@ -126,105 +117,6 @@ impl ErrorSignals {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
         ExtraMembers::named_by(|word| names(word) || word.contains('_') && names(&word.replace('_', " ")))
-    }
-
-    /// Returns the tokens of the context window, as the provider counts.
-    pub(super) fn context_window(&self) -> Option<u64> {
-        let after = [
-            "max_input_len (",
-            "maximum input length (",
-            "maximum model length of ",
-            "maximum prompt length is ",
-            "maximum allowed length (",
-            "maximum number of tokens allowed (",
-            "maximum number of tokens is ",
-            "model token limit: ",
-            "exceeds limit of ",
-            "cannot exceed ",
-            "input length should be [1, ",
-            "max_num_tokens (",
-            "max_seq_len (",
-            "n_ctx (",
-            "exceeds the limit of ",
-            "model maximum context length: ",
-            "batch size: ",
-            "context length is ",
-            "context length of ",
-            "context length of only ",
-            "context length (",
-            "context window of ",
-            "context size (",
-            "max_model_len of ",
-            "must be <= ",
-            "must have less than ",
-            "model with ",
-            " > ",
-        ];
-        self.reported_window.or_else(|| after.iter().find_map(|phrase| number_after(&self.text, phrase)))
-    }
-
-    /// Returns the tokens of the input, as the provider counts.
-    pub(super) fn input_tokens(&self) -> Option<u64> {
-        if self.window_overflow().is_some() {
-            return None;
-        }
-        let before = [
-            " in the messages",
-            " of text input",
-            " tokens from the input",
-            " input tokens",
-            " tokens in the messages",
-            " `inputs` tokens",
-        ];
-        let after = [
-            "resulted in ",
-            "prompt contains ",
-            "too long: ",
-            "the input (",
-            "input (",
-            "prompt length (",
-            "input length (",
-            "(length ",
-            "(total length ",
-            "prompt length of ",
-            "input prompt (",
-            "token count (",
-            "request contains ",
-            "received ",
-            "is too long: ",
-            "context limit: ",
-            "request (",
-            "(requested: ",
-            "requested about ",
-            "prompt tokens (",
-            "for this model (",
-            "keep the first ",
-            "n_keep (",
-            "you requested ",
-            "given: ",
-            "at least ",
-        ];
-        self.reported_input
-            .or_else(|| before.iter().find_map(|phrase| number_before(&self.text, phrase)))
-            .or_else(|| after.iter().find_map(|phrase| number_after(&self.text, phrase)))
-    }
-}
-
-impl ErrorSignals {
-    /// Returns the tokens of the input, computed from the window and the reported overflow.
-    pub(super) fn input_from_overflow(&self, window: u64) -> Option<u64> {
-        self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
-    }
-
-    /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
-    /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
-    /// one token less than requested.
-    pub(super) fn input_for_window(&self, window: u64) -> Option<u64> {
-        if let Some(input) = self.input_from_overflow(window) {
-            return Some(input);
-        }
-        let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
-        self.input_tokens().filter(|input| !least(*input))
     }
 }
 
@@ -289,33 +181,34 @@ fn contains_word(text: &str, word: &str) -> bool {
 }
 
 /// Returns the first position at which `word` is not a part of a longer word.
-fn find_word(text: &str, word: &str) -> Option<usize> {
+pub(super) fn find_word(text: &str, word: &str) -> Option<usize> {
+    word_positions(text, word).next()
+}
+
+/// Returns the positions at which `word` is not a part of a longer word.
+pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    let alone = |at: &usize| {
+    let alone = move |at: &usize| {
         let bytes = text.as_bytes();
         let before = at.checked_sub(1).and_then(|at| bytes.get(at));
         !part(before) && !part(bytes.get(at + word.len()))
     };
-    text.match_indices(word).map(|(at, _)| at).find(alone)
+    text.match_indices(word).map(|(at, _)| at).filter(alone)
 }
 
-fn number_after(text: &str, phrase: &str) -> Option<u64> {
-    text.match_indices(phrase).find_map(|(at, _)| {
-        let rest = text.get(at + phrase.len()..)?;
-        let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
-        parse_number(rest.get(..digits)?)
+/// Maximum bytes of a phrase that could be a part of an unrelated word, as `oom` is of "room". No letter may precede or
+/// follow such a phrase.
+const SHORT_PHRASE_BYTES: usize = 5;
+
+/// Returns true if the text contains the phrase.
+fn contains_phrase(text: &str, phrase: &str) -> bool {
+    if phrase.len() > SHORT_PHRASE_BYTES || !phrase.is_ascii() {
+        return text.contains(phrase);
+    }
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphabetic);
+    text.match_indices(phrase).any(|(at, _)| {
+        let before = text.get(..at).and_then(|text| text.chars().next_back());
+        let after = text.get(at + phrase.len()..).and_then(|text| text.chars().next());
+        !is_letter(before) && !is_letter(after)
     })
-}
-
-fn number_before(text: &str, phrase: &str) -> Option<u64> {
-    text.match_indices(phrase).find_map(|(at, _)| {
-        let rest = text.get(..at)?;
-        let digits = rest.bytes().rev().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
-        parse_number(rest.get(rest.len() - digits..)?)
-    })
-}
-
-/// Parses digits with optional thousands separators.
-fn parse_number(digits: &str) -> Option<u64> {
-    digits.replace(',', "").parse().ok()
 }

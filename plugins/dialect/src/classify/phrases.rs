@@ -40,6 +40,8 @@ pub(super) const WINDOW_PHRASES: &[&str] = &[
     "too large for model with",
     "`inputs` tokens",
     "`inputs` must have less than",
+    "inputs must have less than",
+    "max message tokens",
     "when context the overflows",
     "context overflow",
     "n_ctx",
@@ -85,23 +87,144 @@ pub(super) const EXCESS_PHRASES: &[&str] = &[
     "超",
 ];
 /// Phrases of a rate limit, which does not depend on the content of the request.
-pub(super) const RATE_PHRASES: &[&str] =
-    &["per minute", "per second", "per hour", "per day", "rate limit", "rate_limit", "tpm", "rpm", "quota"];
+pub(super) const RATE_PHRASES: &[&str] = &[
+    "per minute",
+    "per second",
+    "per hour",
+    "per day",
+    "rate limit",
+    "rate_limit",
+    "tpm",
+    "rpm",
+    "quota",
+    "quotas",
+];
 /// Phrases of an engine that ran out of memory or crashed. They take precedence over all other phrases.
 pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "out of memory",
     "outofmemory",
     "oom",
+    "oomkill",
     "cuda error",
     "hip error",
     "no space left",
     "crashed",
     "segmentation fault",
 ];
-/// Phrases that precede the number of tokens left for the answer: the window minus the input, a negative number on
-/// overflow.
-pub(super) const OVERFLOW_PREFIXES: &[&str] =
-    &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
+/// Phrases between the name of the limit on generated tokens and the refused number: the window minus the input, which
+/// is negative on overflow.
+pub(super) const LOWER_BOUND_PHRASES: &[&str] = &[
+    "at least 1",
+    "greater than or equal to 1",
+    "greater than 0",
+    "greater than zero",
+    "larger than 0",
+    "more than 0",
+    ">= 1",
+    "> 0",
+    "positive",
+    "non-negative",
+    "cannot be negative",
+];
+/// Names of the number of tokens in the input.
+pub(super) const INPUT_NAMES: &[&str] = &[
+    "prompt length",
+    "input length",
+    "sequence length",
+    "prompt tokens",
+    "prompt_tokens",
+    "prompt token count",
+    "input tokens",
+    "input_tokens",
+    "input token count",
+    "requested tokens",
+    "number of tokens",
+    "num_tokens",
+    "token count",
+    "total tokens",
+];
+/// Words before a name of the input that make it the name of a limit.
+pub(super) const LIMIT_PREFIXES: &[&str] = &["maximum ", "max ", "allowed ", "minimum ", "stop ", "output "];
+/// Phrases between the tokens of the input and a limit that they exceed.
+pub(super) const EXCEEDING_PHRASES: &[&str] = &[
+    "exceed",
+    " > ",
+    "too long",
+    "too large",
+    "longer than",
+    "larger than",
+    "greater than",
+    "more than",
+    "above",
+    "over the",
+];
+/// Phrases that directly precede the number of tokens of the context window.
+pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
+    "maximum number of tokens allowed (",
+    "maximum number of tokens is ",
+    "model token limit: ",
+    "exceeds limit of ",
+    "cannot exceed ",
+    "input length should be [1, ",
+    "exceeds the limit of ",
+    "batch size: ",
+    "must be <= ",
+    "must have less than ",
+    "model with ",
+];
+/// Names of the context window.
+pub(super) const WINDOW_NAMES: &[&str] = &[
+    "max_input_len",
+    "maximum input length",
+    "maximum model length",
+    "maximum prompt length",
+    "maximum allowed length",
+    "max_num_tokens",
+    "max_seq_len",
+    "n_ctx",
+    "context length",
+    "context window",
+    "context size",
+    "max_model_len",
+    "maximum sequence length",
+];
+/// Phrases that directly precede the number of tokens of the input.
+pub(super) const INPUT_NUMBER_PREFIXES: &[&str] = &[
+    "resulted in ",
+    "prompt contains ",
+    "too long: ",
+    "the input (",
+    "input (",
+    "prompt length (",
+    "input length (",
+    "(length ",
+    "(total length ",
+    "prompt length of ",
+    "prompt (",
+    "token count (",
+    "request contains ",
+    "received ",
+    "context limit: ",
+    "request (",
+    "(requested: ",
+    "requested about ",
+    "prompt tokens (",
+    "for this model (",
+    "keep the first ",
+    "n_keep (",
+    "you requested ",
+    "given: ",
+    "at least ",
+];
+/// Phrases that directly follow the number of tokens of the input.
+pub(super) const INPUT_NUMBER_SUFFIXES: &[&str] = &[
+    " in the messages",
+    " of text input",
+    " tokens from the input",
+    " input tokens",
+    " tokens in the messages",
+    " `inputs` tokens",
+];
 /// Phrases of engines that fail because the arguments of a call are not a JSON object.
 pub(super) const CALL_PHRASES: &[&str] = &[
     "argument",
@@ -128,6 +251,9 @@ pub(super) const CALL_PHRASES: &[&str] = &[
 /// Phrases of engines for a history that their template rejects, or for content that they cannot read.
 pub(super) const HISTORY_PHRASES: &[&str] = &[
     "roles must alternate",
+    "messages must alternate",
+    "system message must be",
+    "message must have either",
     "role must be",
     "roles are supported",
     "role not supported",
@@ -162,7 +288,11 @@ pub(super) const HISTORY_PHRASES: &[&str] = &[
     "failed to convert schema to grammar",
     "unrecognized schema",
     "failed to parse grammar:",
+    "failed to compile grammar:",
+    "unable to generate parser for this template",
     "invalid grammar",
+    "invalid schema",
+    "invalid json schema",
     "has no attribute 'content'",
     "has no attribute 'role'",
     "has no attribute 'arguments'",
@@ -173,6 +303,8 @@ pub(super) const HISTORY_PHRASES: &[&str] = &[
     "assistant messages at the end of the list",
     "prefill is incompatible with",
     "may be provided in one prompt",
+    "may be provided in one request",
+    "limit-mm-per-prompt",
     "failed to load image",
     "cannot identify image file",
     "failed to decode image",

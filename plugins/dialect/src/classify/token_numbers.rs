@@ -1,0 +1,143 @@
+//! Numbers of tokens in an error message: the context window, the input, and the excess of the input.
+
+use super::error_signals::{ErrorSignals, find_word, word_positions};
+use super::phrases::{
+    EXCEEDING_PHRASES, INPUT_NAMES, INPUT_NUMBER_PREFIXES, INPUT_NUMBER_SUFFIXES, LIMIT_PREFIXES,
+    LOWER_BOUND_PHRASES, OUTPUT_CAP_NAMES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
+};
+
+/// Maximum bytes between a name and the number that belongs to it, and between two numbers that are compared.
+const MAX_DISTANCE: usize = 100;
+/// Words and signs between a name and its number.
+const CONNECTORS: [&str; 12] =
+    [" ", "(", ":", "=", "`", "'", "is ", "of ", "only ", "limit ", "up to ", "than "];
+
+impl ErrorSignals {
+    /// Returns the tokens of the context window, as the provider counts.
+    pub(super) fn context_window(&self) -> Option<u64> {
+        let of_name = |name: &&str| {
+            let after = |at: usize| Some(connected_number(self.text.get(at + name.len()..)?)?.0);
+            word_positions(&self.text, name).find_map(after)
+        };
+        self.reported_window
+            .or_else(|| WINDOW_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
+            .or_else(|| WINDOW_NAMES.iter().find_map(of_name))
+            // A bound of 0 or 1 is that of the limit on generated tokens.
+            .or_else(|| number_after(&self.text, " > ").filter(|window| *window > 1))
+            .or_else(|| self.stated_excess().map(|(_, window)| window))
+    }
+
+    /// Returns the tokens of the input, as the provider counts.
+    pub(super) fn input_tokens(&self) -> Option<u64> {
+        if self.window_overflow().is_some() {
+            return None;
+        }
+        self.reported_input
+            .or_else(|| INPUT_NUMBER_SUFFIXES.iter().find_map(|phrase| number_before(&self.text, phrase)))
+            .or_else(|| INPUT_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
+            .or_else(|| self.stated_inputs().next().map(|(input, _)| input))
+    }
+
+    /// Returns the tokens of the input, computed from the window and the reported overflow.
+    pub(super) fn input_from_overflow(&self, window: u64) -> Option<u64> {
+        self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
+    }
+
+    /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
+    /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
+    /// one token less than requested.
+    pub(super) fn input_for_window(&self, window: u64) -> Option<u64> {
+        if let Some(input) = self.input_from_overflow(window) {
+            return Some(input);
+        }
+        let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
+        self.input_tokens().filter(|input| !least(*input))
+    }
+
+    /// Returns the number of tokens by which the input exceeds the window, for engines that compute the limit on
+    /// generated tokens as the window minus the input, and refuse it because it is not positive.
+    pub(super) fn window_overflow(&self) -> Option<u64> {
+        let negative = |name: &&str| {
+            word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
+        };
+        OUTPUT_CAP_NAMES.iter().find_map(negative)
+    }
+
+    /// Returns the tokens of an input and of the smaller limit that the message compares it with.
+    pub(super) fn stated_excess(&self) -> Option<(u64, u64)> {
+        self.stated_inputs().find_map(|(input, rest)| {
+            let rest = clause(rest);
+            let exceeds = |phrase: &&str| rest.find(*phrase).map(|at| at + phrase.len());
+            let rest = rest.get(EXCEEDING_PHRASES.iter().find_map(exceeds)?..)?;
+            let start = rest.find(|letter: char| letter.is_ascii_digit())?;
+            let (limit, _) = leading_number(rest.get(start..)?)?;
+            (limit > 0 && limit < input).then_some((input, limit))
+        })
+    }
+
+    /// Returns the numbers that follow a name of the input, each with the text behind it.
+    fn stated_inputs(&self) -> impl Iterator<Item = (u64, &str)> {
+        INPUT_NAMES.iter().flat_map(move |name| {
+            word_positions(&self.text, name).filter_map(move |at| {
+                let before = self.text.get(..at)?;
+                let is_limit = LIMIT_PREFIXES.iter().any(|prefix| before.ends_with(prefix));
+                connected_number(self.text.get(at + name.len()..)?).filter(|_| !is_limit)
+            })
+        })
+    }
+}
+
+/// Returns the start of a text up to the end of its line, at most [`MAX_DISTANCE`] bytes.
+fn clause(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    let end = (0..=MAX_DISTANCE.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    line.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Parses the rest of a message such as "max_tokens must be at least 1, got -5": the tokens below zero.
+fn refused_cap(rest: &str) -> Option<u64> {
+    let rest = clause(rest);
+    let bound = |phrase: &&str| {
+        let rest = rest.get(find_word(rest, phrase)? + phrase.len()..)?;
+        let start = rest.find(|letter: char| letter == '-' || letter.is_ascii_digit())?;
+        let number = rest.get(start..)?;
+        match number.strip_prefix('-') {
+            Some(digits) => leading_number(digits),
+            None => leading_number(number).filter(|(number, _)| *number == 0),
+        }
+    };
+    LOWER_BOUND_PHRASES.iter().find_map(bound).map(|(number, _)| number)
+}
+
+/// Returns the number behind words such as "is" and "of", and the text behind the number.
+fn connected_number(mut rest: &str) -> Option<(u64, &str)> {
+    while let Some(shorter) = CONNECTORS.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = shorter;
+    }
+    leading_number(rest)
+}
+
+/// Returns the number at the start of a text, and the text behind it.
+fn leading_number(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+    Some((parse_number(text.get(..digits)?)?, text.get(digits..)?))
+}
+
+/// Returns the number that directly follows a phrase.
+pub(super) fn number_after(text: &str, phrase: &str) -> Option<u64> {
+    let positions = text.match_indices(phrase);
+    positions.map(|(at, _)| at + phrase.len()).find_map(|end| Some(leading_number(text.get(end..)?)?.0))
+}
+
+fn number_before(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let rest = text.get(..at)?;
+        let digits = rest.bytes().rev().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+        parse_number(rest.get(rest.len() - digits..)?)
+    })
+}
+
+/// Parses digits with optional thousands separators.
+fn parse_number(digits: &str) -> Option<u64> {
+    digits.replace(',', "").parse().ok()
+}

@@ -1,0 +1,124 @@
+//! Tests of wordings of the same failure by different engines and names.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+
+fn classify(status: u16, text: &str) -> UpstreamError {
+    let body = serde_json::json!({"error": {"message": text, "code": status}}).to_string();
+    classify_error(Dialect::Chat, status, None, body.as_bytes(), 8192, br#"{"messages":[]}"#)
+}
+
+/// Returns the code of the refusal, with the stated window and input.
+fn refusal(error: UpstreamError) -> (ErrorCode, Option<u64>, Option<u64>) {
+    assert_eq!(error.kind, UpstreamErrorKind::Caller);
+    let refusal = error.api_error.unwrap();
+    let number = |name: &str| refusal.details.get(name).and_then(serde_json::Value::as_u64);
+    (refusal.code, number("context_length"), number("input_tokens"))
+}
+
+fn in_band(text: &str) -> UpstreamError {
+    let body = serde_json::json!({"error": {"message": text}}).to_string();
+    classify_in_band_error(classify_in_band(body.as_bytes()), 8192, br#"{"messages":[]}"#)
+}
+
+#[test]
+fn a_negative_limit_of_generated_tokens_is_an_overflow_under_each_of_its_names() {
+    for name in [
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_new_tokens",
+        "`max_tokens`",
+        "max tokens",
+    ] {
+        for text in [
+            format!("{name} must be at least 1, got -63"),
+            format!("{name} must be at least 1, but got -63."),
+            format!("{name} must be greater than or equal to 1, got -63"),
+            format!("Value error, {name} must be >= 1 (got -63)"),
+            format!("{name} must be positive, got -63"),
+            format!("{name}: must be greater than 0. Received: -63"),
+        ] {
+            let expected = (ErrorCode::ContextLength, Some(8192), Some(8255));
+            for status in [400, 422, 500, 503] {
+                assert_eq!(refusal(classify(status, &text)), expected, "{status}: {text}");
+            }
+            assert_eq!(refusal(in_band(&text)), expected, "{text}");
+        }
+    }
+    for text in ["max_output_tokens: expected a value >= 16, but got 5", "n must be at least 1, got -1"] {
+        assert_eq!(refusal(classify(400, text)).0, ErrorCode::InvalidRequest, "{text}");
+        assert_eq!(classify(500, text).kind, UpstreamErrorKind::Status(500), "{text}");
+    }
+}
+
+#[test]
+fn the_numbers_of_an_excess_are_read_with_and_without_brackets() {
+    for text in [
+        "Requested tokens (5000) exceed context window of 4096",
+        "prompt_tokens (5000) exceed context window (4096)",
+        "tokenized prompt length 5000 is greater than max_seq_len 4096",
+        "Input length 5000 exceeds the maximum allowed length 4096",
+        "Input length (5,000 tokens) exceeds maximum input length (4,096)",
+        "prompt (5000 tokens) too long for context window (4096 tokens)",
+        "inputs must have less than 4096 tokens. Given: 5000",
+        "Sequence length 5000 exceeds maximum 4096",
+        "Prompt length 5000 > max 4096",
+        "input tokens: 5000, which is more than the context size: 4096",
+    ] {
+        let expected = (ErrorCode::ContextLength, Some(4096), Some(5000));
+        for status in [400, 413, 422, 500, 503] {
+            assert_eq!(refusal(classify(status, text)), expected, "{status}: {text}");
+        }
+        assert_eq!(refusal(in_band(text)), expected, "{text}");
+    }
+    let text = "Total tokens of image and text exceed max message tokens";
+    assert_eq!(refusal(classify(500, text)), (ErrorCode::ContextLength, Some(8192), None));
+    for text in [
+        "Stop sequence length 40 exceeds maximum 32",
+        "Prompt length 5 > max 4096",
+        "Token count 9000 exceeds 60 TPM",
+    ] {
+        assert_eq!(classify(500, text).kind, UpstreamErrorKind::Status(500), "{text}");
+        assert_eq!(refusal(classify(400, text)).0, ErrorCode::InvalidRequest, "{text}");
+    }
+}
+
+#[test]
+fn a_short_phrase_inside_a_word_is_not_that_phrase() {
+    for text in [
+        "prompt is too long for the classroom",
+        "The prompt is too long; make room by a shorter prompt",
+        "Context window exceeded while a quotation was read",
+        "Failed to apply chat template: zoom",
+        "Prompt is too long, in the form given by the carpmap",
+    ] {
+        assert_eq!(classify(500, text).kind, UpstreamErrorKind::Caller, "{text}");
+    }
+    for text in [
+        "OOM while the prompt was too long",
+        "worker was OOMKilled: prompt is too long",
+        "cuda_oom: context window exceeded",
+        "prompt too long for 1000tpm",
+        "insufficient_quota: too many tokens in the context window",
+    ] {
+        assert_eq!(classify(500, text).kind, UpstreamErrorKind::Status(500), "{text}");
+    }
+}
+
+#[test]
+fn a_conversation_or_a_schema_that_an_engine_cannot_read_is_a_client_error() {
+    for text in [
+        "System message must be at the beginning.",
+        "Assistant message must have either content or tool_calls, but not none.",
+        "messages must alternate between user and assistant",
+        "At most 1 image(s) may be provided in one request.",
+        "Unable to generate parser for this template. Automatic parser generation failed",
+        "Failed to compile grammar: invalid schema",
+    ] {
+        for status in [400, 500, 503] {
+            assert_eq!(refusal(classify(status, text)).0, ErrorCode::InvalidRequest, "{status}: {text}");
+        }
+        assert_eq!(in_band(text).kind, UpstreamErrorKind::Caller, "{text}");
+    }
+}
