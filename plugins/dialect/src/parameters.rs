@@ -6,7 +6,7 @@
 //!
 //! Names in `supported_parameters` of the configuration are validated by [`is_known`].
 
-use crate::json_cursor;
+use crate::{json_cursor, reasoning_effort};
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, OfferCapabilities};
 use penstock_json_scan::json;
 
@@ -28,25 +28,40 @@ pub struct EngineParameter {
     pub name: &'static str,
     /// Effect on the answer.
     pub effect: ParameterEffect,
-    /// JSON value that has no effect, in addition to `null`, `false`, `0`, `""`, `[]` and `{}`.
-    pub noop_value: &'static str,
+    /// Values without an effect.
+    pub neutral: NeutralValue,
+}
+
+/// JSON values of a parameter that have no effect: `null`, `""`, `[]`, `{}`, and these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeutralValue {
+    /// `false` and 0.
+    Zero,
+    /// `false`, 0 and 1.
+    ZeroOrOne,
+    /// `false`; 0 has an effect.
+    Absent,
+    /// `false` and -1; 0 has an effect.
+    MinusOne,
+    /// `true` and 0; `false` has an effect.
+    True,
 }
 
 const fn constrains(name: &'static str) -> EngineParameter {
-    EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: "null" }
+    EngineParameter { name, effect: ParameterEffect::Constraint, neutral: NeutralValue::Zero }
 }
 
-/// Creates a constraint that has no effect with the value `idle`.
-const fn constrains_unless(name: &'static str, idle: &'static str) -> EngineParameter {
-    EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: idle }
+/// Creates a constraint that has no effect with these values.
+const fn constrains_unless(name: &'static str, neutral: NeutralValue) -> EngineParameter {
+    EngineParameter { name, effect: ParameterEffect::Constraint, neutral }
 }
 
 const fn tunes(name: &'static str) -> EngineParameter {
-    EngineParameter { name, effect: ParameterEffect::Tuning, noop_value: "null" }
+    EngineParameter { name, effect: ParameterEffect::Tuning, neutral: NeutralValue::Zero }
 }
 
 const fn private(name: &'static str) -> EngineParameter {
-    EngineParameter { name, effect: ParameterEffect::Private, noop_value: "null" }
+    EngineParameter { name, effect: ParameterEffect::Private, neutral: NeutralValue::Zero }
 }
 
 /// Parameters of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM and APIs built on them, sorted by name.
@@ -55,7 +70,7 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     private("add_special_tokens"),
     constrains("allowed_token_ids"),
     constrains("bad_words"),
-    constrains_unless("best_of", "1"),
+    constrains_unless("best_of", NeutralValue::ZeroOrOne),
     private("bootstrap_host"),
     private("bootstrap_port"),
     private("bootstrap_room"),
@@ -112,16 +127,16 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     tunes("mm_processor_kwargs"),
     constrains("n_discard"),
     constrains("n_keep"),
-    constrains_unless("n_predict", "-1"),
+    constrains_unless("n_predict", NeutralValue::MinusOne),
     constrains("n_probs"),
     constrains("no_repeat_ngram_size"),
     constrains("no_stop_trim"),
-    constrains_unless("num_beams", "1"),
+    constrains_unless("num_beams", NeutralValue::ZeroOrOne),
     private("parse_tool_calls"),
     private("post_sampling_probs"),
     private("priority"),
-    constrains("prompt_logprobs"),
-    constrains_unless("reasoning_budget", "-1"),
+    constrains_unless("prompt_logprobs", NeutralValue::Absent),
+    constrains_unless("reasoning_budget", NeutralValue::MinusOne),
     private("reasoning_format"),
     constrains("regex"),
     tunes("repeat_last_n"),
@@ -136,9 +151,9 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     constrains("safe_prompt"),
     tunes("samplers"),
     private("separate_reasoning"),
-    constrains_unless("skip_special_tokens", "true"),
+    constrains_unless("skip_special_tokens", NeutralValue::True),
     tunes("smoothing_factor"),
-    constrains_unless("spaces_between_special_tokens", "true"),
+    constrains_unless("spaces_between_special_tokens", NeutralValue::True),
     constrains("stop_regex"),
     constrains("stop_token_ids"),
     private("stream_reasoning"),
@@ -152,7 +167,7 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     tunes("top_a"),
     tunes("top_k"),
     tunes("top_n_sigma"),
-    constrains_unless("truncate_prompt_tokens", "-1"),
+    constrains_unless("truncate_prompt_tokens", NeutralValue::MinusOne),
     tunes("typical_p"),
     constrains("use_beam_search"),
     tunes("verbosity"),
@@ -223,13 +238,15 @@ impl EngineParameter {
             let inside = value.get(1..value.len().saturating_sub(1)).unwrap_or_default();
             matches!(value.first(), Some(b'[' | b'{' | b'"')) && json::trim(inside).is_empty()
         };
-        let nothing = matches!(value, b"null" | b"false")
-            || hollow(value)
-            || json_cursor::parse_float(value) == Some(0.0);
-        // If the value without effect is `true`, `false` has an effect.
-        let unless = self.noop_value != "null";
-        value != self.noop_value.as_bytes()
-            && (!nothing || (unless && self.noop_value == "true" && value == b"false"))
+        let number = json_cursor::parse_float(value);
+        let is_neutral = match self.neutral {
+            NeutralValue::Zero => value == b"false" || number == Some(0.0),
+            NeutralValue::ZeroOrOne => value == b"false" || matches!(number, Some(0.0 | 1.0)),
+            NeutralValue::Absent => value == b"false",
+            NeutralValue::MinusOne => value == b"false" || number == Some(-1.0),
+            NeutralValue::True => value == b"true" || number == Some(0.0),
+        };
+        value != b"null" && !hollow(value) && !is_neutral
     }
 }
 
@@ -248,6 +265,8 @@ pub(crate) fn should_forward(
         ParameterEffect::Private => Ok(false),
         ParameterEffect::Tuning => Ok(abilities.accepts_parameter(name)),
         ParameterEffect::Constraint if abilities.accepts_parameter(name) => Ok(true),
+        // Read as a reasoning effort.
+        ParameterEffect::Constraint if reasoning_effort::is_switched_off(name, value) => Ok(false),
         ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
         ParameterEffect::Constraint => Ok(false),
     }
@@ -306,14 +325,21 @@ mod tests {
         for row in ENGINE_PARAMETERS {
             let with = listing(&[row.name]);
             let without = listing(&["temperature"]);
-            let value = if row.noop_value == "true" { &b"false"[..] } else { b"5" };
+            let value = if row.neutral == NeutralValue::True { &b"false"[..] } else { b"5" };
+            let neutral = match row.neutral {
+                NeutralValue::Zero => ["false", "0"],
+                NeutralValue::ZeroOrOne => ["0", "1"],
+                NeutralValue::Absent => ["false", "null"],
+                NeutralValue::MinusOne => ["false", "-1"],
+                NeutralValue::True => ["true", "0"],
+            };
             let taken = should_forward(&with, row.name, value).unwrap();
             match row.effect {
                 ParameterEffect::Constraint => {
                     assert!(taken, "{}", row.name);
                     let refusal = should_forward(&without, row.name, value).unwrap_err();
                     assert_eq!(refusal.param.as_deref(), Some(row.name));
-                    for idle in ["null", "[]", "{ }", "\"\"", row.noop_value] {
+                    for idle in ["null", "[]", "{ }", "\"\""].into_iter().chain(neutral) {
                         assert!(
                             !should_forward(&without, row.name, idle.as_bytes()).unwrap(),
                             "{} {idle}",
@@ -331,6 +357,10 @@ mod tests {
             [("min_tokens", "0"), ("min_tokens", "0.0"), ("ignore_eos", "false"), ("best_of", "1")]
         {
             assert!(!should_forward(&listing(&[]), name, value.as_bytes()).unwrap(), "{name}");
+        }
+        for (name, value) in [("prompt_logprobs", "0"), ("n_predict", "0"), ("prompt_logprobs", "-1")] {
+            let refusal = should_forward(&listing(&[]), name, value.as_bytes()).unwrap_err();
+            assert_eq!(refusal.param.as_deref(), Some(name), "{value}");
         }
         assert!(should_forward(&listing(&[]), "unheard_of", b"1").is_ok_and(|passes| !passes));
     }

@@ -1,7 +1,7 @@
 //! Reasoning effort of a chat request, in the parameters of all supported vendors and engines.
 
 use crate::json_cursor;
-use penstock_core::InferenceRequest;
+use penstock_core::{InferenceRequest, RequestForm};
 use penstock_json_scan::json;
 
 /// Reasoning effort that a client requests.
@@ -26,6 +26,10 @@ pub(crate) enum EffortLevel {
 /// Minimum thinking budget of the medium level and of the high level, in tokens.
 const MEDIUM_BUDGET_TOKENS: u64 = 2_000;
 const HIGH_BUDGET_TOKENS: u64 = 8_000;
+/// Budgets of engines and vendors, of which 0 disables reasoning.
+const BUDGETS: [&str; 3] = ["thinking_budget", "thinking_token_budget", "reasoning_budget"];
+/// Effort words that chat providers do not have. Responses providers have them.
+const EXACT_WORDS: [&str; 4] = ["none", "minimal", "xhigh", "max"];
 
 impl EffortLevel {
     /// Returns the level's name for messages providers.
@@ -71,7 +75,19 @@ impl ReasoningEffort {
                 Some(effort.with_budget(ask.member_value("thinking_budget")))
             })
             .or_else(|| of("chat_template_kwargs", parse_template_kwargs))
+            .or_else(|| of("think", parse_think))
+            .or_else(|| {
+                let is_off =
+                    |name: &&str| ask.member_value(name).is_some_and(|value| is_switched_off(name, value));
+                BUDGETS.iter().any(is_off).then_some(with_enabled(Some(false)))
+            })
             .unwrap_or_default()
+    }
+
+    /// Adds a budget of reasoning tokens; 0 disables reasoning, unless it is enabled explicitly.
+    fn with_budget_or_off(self, tokens: Option<&[u8]>) -> Self {
+        let is_off = self.enabled.is_none() && tokens.and_then(json_cursor::parse_float) == Some(0.0);
+        if is_off { with_enabled(Some(false)) } else { self.with_budget(tokens) }
     }
 
     fn with_budget(self, tokens: Option<&[u8]>) -> Self {
@@ -109,6 +125,32 @@ pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
     ReasoningEffort { enabled: None, level: Some(level) }
 }
 
+/// Returns true if the value of a parameter is a budget of 0 tokens for reasoning.
+pub(crate) fn is_switched_off(name: &str, value: &[u8]) -> bool {
+    BUDGETS.contains(&name) && json_cursor::parse_float(value) == Some(0.0)
+}
+
+/// Returns the effort that the client requests, if it is a word that chat providers do not have, with the word that
+/// replaces it for them.
+pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'static str)> {
+    let member = |name, key| ask.member_value(name).and_then(|value| json_cursor::member_value(value, key));
+    let value = match ask.dialect.request_form() {
+        RequestForm::Chat => ask.member_value("reasoning_effort").or_else(|| member("reasoning", "effort")),
+        RequestForm::Messages => member("output_config", "effort"),
+    }?;
+    let word = EXACT_WORDS.into_iter().find(|word| json::is_string_equal(value, word))?;
+    let level = parse_effort(value).level.unwrap_or(EffortLevel::Low);
+    Some((word, level.chat_name()))
+}
+
+/// Parses `think` of Ollama: a boolean or an effort.
+fn parse_think(value: &[u8]) -> ReasoningEffort {
+    match parse_bool(value) {
+        Some(on) => with_enabled(Some(on)),
+        None => parse_effort(value),
+    }
+}
+
 /// Parses the value of `reasoning`: `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
 fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
     let effort = json_cursor::member_value(value, "effort").map(parse_effort).unwrap_or_default();
@@ -116,7 +158,7 @@ fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
         return effort;
     }
     let budget = json_cursor::member_value(value, "max_tokens");
-    with_enabled(json_cursor::member_value(value, "enabled").and_then(parse_bool)).with_budget(budget)
+    with_enabled(json_cursor::member_value(value, "enabled").and_then(parse_bool)).with_budget_or_off(budget)
 }
 
 /// Parses the value of `thinking`: `{"type":"enabled","budget_tokens":…}`, or a boolean.
@@ -169,6 +211,11 @@ mod tests {
             r#""reasoning":{"effort":"none"}"#,
             r#""reasoning":{"enabled":false}"#,
             r#""reasoning_effort":"none","thinking":{"type":"enabled"}"#,
+            r#""reasoning":{"max_tokens":0}"#,
+            r#""thinking_budget":0"#,
+            r#""thinking_token_budget":0.0"#,
+            r#""reasoning_budget":0"#,
+            r#""think":false"#,
         ] {
             assert_eq!(read(members), off, "{members}");
         }
@@ -189,6 +236,10 @@ mod tests {
             (r#""reasoning_effort":"low","enable_thinking":false"#, level(EffortLevel::Low)),
             (r#""reasoning":{"summary":"auto"},"enable_thinking":true"#, on(None)),
             (r#""chat_template_kwargs":{"x":1}"#, ReasoningEffort::default()),
+            (r#""think":true"#, on(None)),
+            (r#""think":"high""#, level(EffortLevel::High)),
+            (r#""think":false,"reasoning_effort":"high""#, level(EffortLevel::High)),
+            (r#""reasoning_budget":-1,"thinking_budget":100"#, ReasoningEffort::default()),
             (r#""reasoning_effort":null,"thinking":{}"#, ReasoningEffort::default()),
         ] {
             assert_eq!(read(members), effort, "{members}");

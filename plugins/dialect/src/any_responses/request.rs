@@ -4,10 +4,12 @@ use super::members::{ConvertedMembers, Treatment, treatment};
 use super::{input, tools};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
+use crate::reasoning_effort::exact_effort;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, ExtraMember, InferenceRequest, ReasoningDisplay, RequestForm, ThinkingDisplay,
 };
+use penstock_json_scan::json;
 
 /// Converts a request body; `chat` is the body that a chat provider would get.
 ///
@@ -77,7 +79,11 @@ fn write_reasoning(
     out.push_str(r#","reasoning":{"#);
     if let Some(effort) = effort {
         out.push_str(r#""effort":"#);
-        out.push_source(effort);
+        // The chat body has replaced a word that only this dialect has.
+        match exact_effort(ask).filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {
+            Some((word, _)) => out.push_json_string(word),
+            None => out.push_source(effort),
+        }
     }
     if summary {
         out.push_str(if effort.is_some() { "," } else { "" });
