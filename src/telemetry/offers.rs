@@ -52,7 +52,7 @@ impl OfferMetrics {
             health: register_gauge(
                 r,
                 "penstock_offer_healthy",
-                "1 if the provider's answers for the model, or its checks since, succeed; 0 if all its offers of the model are ejected or on trial.",
+                "1 if the provider's answers for the model, or its checks since, succeed; 0 if all its offers of the model are ejected, or on trial without a good answer.",
                 &labels,
             )?,
             failing: register(r, GaugeVec::new(failing, &labels)?)?,
@@ -110,11 +110,14 @@ mod tests {
         assert_eq!(told(&breaker, Duration::ZERO), 0);
         let later = settings.first_ejection + Duration::from_secs(3_600);
         assert_eq!(told(&breaker, later), 0, "nobody has asked it since");
-        for _ in 0..settings.successes_to_close {
-            assert!(breaker.try_acquire(later));
-            breaker.on_result(later, AttemptOutcome::Success);
-        }
-        assert_eq!(told(&breaker, later), 1);
+        assert!(settings.successes_to_close > 1);
+        assert!(breaker.try_acquire(later));
+        assert_eq!(told(&breaker, later), 0, "on trial");
+        breaker.on_result(later, AttemptOutcome::Success);
+        assert_eq!(told(&breaker, later), 1, "one good answer is enough");
+        assert!(breaker.try_acquire(later));
+        breaker.on_result(later, AttemptOutcome::Failure { retry_after: None });
+        assert_eq!(told(&breaker, later), 0, "the trial failed");
     }
 
     #[test]

@@ -127,12 +127,18 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if the offer is believed to respond: it is not ejected, or an active check has passed since its
-    /// last failure and no request has used it since then. Checks that passed while requests failed are ignored for ten
-    /// seconds.
+    /// Returns true if the offer is believed to respond: it is not ejected, it has answered a probe since its last
+    /// ejection, or an active check has passed since its last failure and no request has used it since then. Checks that
+    /// passed while requests failed are ignored for ten seconds.
     #[must_use]
     pub const fn is_presumed_healthy(&self) -> bool {
-        matches!((self.phase, self.check_status), (BreakerPhase::Closed, _) | (_, CheckStatus::Passed))
+        match self.phase {
+            BreakerPhase::Closed => true,
+            BreakerPhase::HalfOpen { good: 1.., .. } => true,
+            BreakerPhase::HalfOpen { .. } | BreakerPhase::Open { .. } => {
+                matches!(self.check_status, CheckStatus::Passed)
+            }
+        }
     }
 
     /// Returns the end of the cooldown; `None` if it is over at `now`.
