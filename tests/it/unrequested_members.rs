@@ -127,6 +127,29 @@ async fn an_engine_that_refuses_stream_options_streams_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_without_a_name_is_tried_once_without_the_added_members() {
+    for (code, body) in [
+        (422, json!({"detail": "Extra inputs are not permitted"})),
+        (400, json!({"error": {"message": "Request contains unknown fields"}})),
+    ] {
+        let (provider, asked) = refusing("stream_options", code, body.clone(), bare()).await;
+        let running = Bench::new().provider("a", &provider).start().await;
+        for count in [2, 1] {
+            let answer = chat(&running, &running.ask_stream()).await;
+            assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+            assert_eq!(calls(&asked), count, "{body}");
+        }
+        // The refusal is the client's if the request is refused without them too, and then teaches nothing.
+        let (provider, asked) = refusing("model", code, body.clone(), bare()).await;
+        let running = Bench::new().provider("a", &provider).start().await;
+        for _ in 0..2 {
+            assert_eq!(chat(&running, &running.ask_stream()).await.status, 400, "{body}");
+            assert_eq!(calls(&asked), 2, "{body}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parameters_that_the_client_sent_are_its_own_fault() {
     let wrong = json!({"error": {"message": "temperature must be below 1", "param": "temperature"}});
     let (provider, asked) = refusing("temperature", 400, wrong, plain("Hello")).await;

@@ -162,6 +162,35 @@ impl ExtraMembers {
     /// Empty set.
     pub const NONE: Self = Self(0);
 
+    /// Members that the gateway adds by itself, and without which the answer is as valid. A provider that refuses a member
+    /// without its name may mean each of them.
+    pub const ADDED: Self = Self::of_all(&[
+        E::StreamOptions,
+        E::ThinkingSwitch,
+        E::Effort,
+        E::ToolChoice,
+        E::ParallelTools,
+        E::Strict,
+        E::EncodingFormat,
+        E::ReturnDocuments,
+        E::RawScores,
+        E::Temperature,
+        E::TopP,
+        E::TopK,
+        E::MinP,
+        E::PresencePenalty,
+        E::FrequencyPenalty,
+        E::RepetitionPenalty,
+        E::Seed,
+        E::Verbosity,
+        E::Store,
+        E::ReasoningSummary,
+        E::ReasoningObject,
+        E::ImageDetail,
+        E::ThinkingDisplay,
+        E::ImageCount,
+    ]);
+
     /// Set from the bits returned by [`ExtraMembers::bits`].
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
@@ -178,6 +207,15 @@ impl ExtraMembers {
     #[must_use]
     pub const fn of(extra: ExtraMember) -> Self {
         Self(1 << extra as u32)
+    }
+
+    const fn of_all(mut members: &[ExtraMember]) -> Self {
+        let mut all = Self::NONE;
+        while let [first, rest @ ..] = members {
+            all = all.union(Self::of(*first));
+            members = rest;
+        }
+        all
     }
 
     /// Set of the members that an error message names; `names` returns true if the message contains a word.

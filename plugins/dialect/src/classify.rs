@@ -7,6 +7,7 @@ mod error_signals;
 mod in_band_tests;
 #[cfg(test)]
 mod named_member_tests;
+mod number_phrases;
 mod phrases;
 mod sanitized_message;
 #[cfg(test)]
@@ -82,7 +83,7 @@ fn client_error(
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
     let named =
-        if plain && matches!(status, 400 | 422) { about.named_extra_members() } else { ExtraMembers::NONE };
+        if plain && matches!(status, 400 | 422) { about.refused_members() } else { ExtraMembers::NONE };
     if let Some(said) = sanitized_message::sanitize(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();

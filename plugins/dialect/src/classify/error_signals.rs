@@ -2,7 +2,7 @@
 
 use super::phrases::{
     CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES,
-    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
+    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, UNKNOWN_MEMBER_PHRASES, WINDOW_PHRASES,
 };
 use super::token_numbers::number_after;
 use penstock_core::ExtraMembers;
@@ -111,9 +111,17 @@ impl ErrorSignals {
         self.param.clone().or_else(first)
     }
 
+    /// Returns the members added by the gateway that the provider may refuse: those that it names, or all of them if it
+    /// refuses an unknown member without any name.
+    pub(super) fn refused_members(&self) -> ExtraMembers {
+        let named = self.named_extra_members();
+        let is_nameless = named.is_empty() && self.blamed_field().is_none();
+        if is_nameless && self.contains_any(UNKNOWN_MEMBER_PHRASES) { ExtraMembers::ADDED } else { named }
+    }
+
     /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
     /// a name with blanks instead of underscores.
-    pub(super) fn named_extra_members(&self) -> ExtraMembers {
+    fn named_extra_members(&self) -> ExtraMembers {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
         ExtraMembers::named_by(|word| names(word) || word.contains('_') && names(&word.replace('_', " ")))

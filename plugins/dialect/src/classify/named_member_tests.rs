@@ -89,3 +89,22 @@ fn prose_has_blanks_instead_of_underscores() {
     }
     assert!(named(500, &json!({"error": {"message": "stream options"}})).is_empty());
 }
+
+#[test]
+fn a_refusal_that_names_no_member_may_mean_each_added_one() {
+    for (status, body) in [
+        (422, json!({"detail": "Extra inputs are not permitted"})),
+        (400, json!({"error": {"message": "Request contains unknown fields"}})),
+        (400, json!({"error": {"message": "Additional properties are not allowed"}})),
+    ] {
+        assert_eq!(named(status, &body), ExtraMembers::ADDED, "{body}");
+    }
+    for (status, body) in [
+        (413, json!({"detail": "Extra inputs are not permitted"})),
+        (400, json!({"error": {"message": "The request is invalid"}})),
+        (400, json!({"error": {"message": "Unknown parameter", "param": "min_tokens"}})),
+        (400, json!({"error": {"message": "Unknown field in messages"}})),
+    ] {
+        assert_eq!(named(status, &body), ExtraMembers::NONE, "{body}");
+    }
+}

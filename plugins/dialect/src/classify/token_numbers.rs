@@ -1,10 +1,11 @@
 //! Numbers of tokens in an error message: the context window, the input, and the excess of the input.
 
 use super::error_signals::{ErrorSignals, find_word, word_positions};
-use super::phrases::{
+use super::number_phrases::{
     EXCEEDING_PHRASES, INPUT_NAMES, INPUT_NUMBER_PREFIXES, INPUT_NUMBER_SUFFIXES, LIMIT_PREFIXES,
-    LOWER_BOUND_PHRASES, OUTPUT_CAP_NAMES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
+    LOWER_BOUND_PHRASES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
 };
+use super::phrases::OUTPUT_CAP_NAMES;
 
 /// Maximum bytes between a name and the number that belongs to it, and between two numbers that are compared.
 const MAX_DISTANCE: usize = 100;

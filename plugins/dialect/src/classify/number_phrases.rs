@@ -1,0 +1,116 @@
+//! Phrases beside the numbers of an error message, in lower case.
+
+/// Phrases between the name of the limit on generated tokens and the refused number: the window minus the input, which
+/// is negative on overflow.
+pub(super) const LOWER_BOUND_PHRASES: &[&str] = &[
+    "at least 1",
+    "greater than or equal to 1",
+    "greater than 0",
+    "greater than zero",
+    "larger than 0",
+    "more than 0",
+    ">= 1",
+    "> 0",
+    "positive",
+    "non-negative",
+    "cannot be negative",
+];
+/// Names of the number of tokens in the input.
+pub(super) const INPUT_NAMES: &[&str] = &[
+    "prompt length",
+    "input length",
+    "sequence length",
+    "prompt tokens",
+    "prompt_tokens",
+    "prompt token count",
+    "input tokens",
+    "input_tokens",
+    "input token count",
+    "requested tokens",
+    "number of tokens",
+    "num_tokens",
+    "token count",
+    "total tokens",
+];
+/// Words before a name of the input that make it the name of a limit.
+pub(super) const LIMIT_PREFIXES: &[&str] = &["maximum ", "max ", "allowed ", "minimum ", "stop ", "output "];
+/// Phrases between the tokens of the input and a limit that they exceed.
+pub(super) const EXCEEDING_PHRASES: &[&str] = &[
+    "exceed",
+    " > ",
+    "too long",
+    "too large",
+    "longer than",
+    "larger than",
+    "greater than",
+    "more than",
+    "above",
+    "over the",
+];
+/// Phrases that directly precede the number of tokens of the context window.
+pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
+    "maximum number of tokens allowed (",
+    "maximum number of tokens is ",
+    "model token limit: ",
+    "exceeds limit of ",
+    "cannot exceed ",
+    "input length should be [1, ",
+    "exceeds the limit of ",
+    "batch size: ",
+    "must be <= ",
+    "must have less than ",
+    "model with ",
+];
+/// Names of the context window.
+pub(super) const WINDOW_NAMES: &[&str] = &[
+    "max_input_len",
+    "maximum input length",
+    "maximum model length",
+    "maximum prompt length",
+    "maximum allowed length",
+    "max_num_tokens",
+    "max_seq_len",
+    "n_ctx",
+    "context length",
+    "context window",
+    "context size",
+    "max_model_len",
+    "maximum sequence length",
+];
+/// Phrases that directly precede the number of tokens of the input.
+pub(super) const INPUT_NUMBER_PREFIXES: &[&str] = &[
+    "resulted in ",
+    "prompt contains ",
+    "too long: ",
+    "the input (",
+    "input (",
+    "prompt length (",
+    "input length (",
+    "(length ",
+    "(total length ",
+    "prompt length of ",
+    "prompt (",
+    "token count (",
+    "request contains ",
+    "received ",
+    "context limit: ",
+    "request (",
+    "(requested: ",
+    "requested about ",
+    "prompt tokens (",
+    "for this model (",
+    "keep the first ",
+    "n_keep (",
+    "you requested ",
+    "given: ",
+    "at least ",
+];
+/// Phrases that directly follow the number of tokens of the input.
+pub(super) const INPUT_NUMBER_SUFFIXES: &[&str] = &[
+    " in the messages",
+    " of text input",
+    " tokens from the input",
+    " input tokens",
+    " tokens in the messages",
+    " `inputs` tokens",
+];
