@@ -106,6 +106,25 @@ fn an_error_in_any_form_fails_the_attempt_before_the_first_token_and_the_stream_
 }
 
 #[test]
+fn an_error_after_a_finish_reason_that_came_with_text_is_an_error() {
+    let chunk = |text: &str, finish: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let error = "data: {\"error\":{\"code\":500,\"message\":\"slot failed\"}}\n\n";
+    let together = format!("{}{}", chunk("Hel", "null"), chunk("lo", "\"stop\""));
+    let apart = format!("{}{}", chunk("Hello", "\"stop\""), chunk("", "\"stop\""));
+    for client in DIALECTS {
+        let fault = |stream: &str| run_stream(client, Dialect::Chat, stream).fault;
+        assert_eq!(fault(&format!("{together}{error}")), Some(UpstreamErrorKind::InBandError), "{client:?}");
+        assert_eq!(fault(&format!("{together}data: [DONE]\n\n{error}")), None, "{client:?}");
+        assert_eq!(fault(&format!("{together}data: {{")), None, "{client:?}: cut, not failed");
+        assert_eq!(fault(&format!("{apart}{error}")), None, "{client:?}: a late error");
+    }
+}
+
+#[test]
 fn an_error_in_any_form_is_the_client_s_if_its_text_says_so() {
     let window = r#"{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}"#;
     for provider in DIALECTS {

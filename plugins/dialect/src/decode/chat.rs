@@ -123,6 +123,10 @@ impl super::DialectDecoder for ChatDecoder {
         self.buffered_reasoning.or(self.chunks.reasoning_name())
     }
 
+    fn has_finish_beside_text(&self) -> bool {
+        self.chunks.has_finish_beside_text()
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.chunks.buffered_bytes()
     }

@@ -46,6 +46,12 @@ pub trait DialectDecoder: Send {
         None
     }
 
+    /// Returns true if the last finish reason came with text. Some engines mark each chunk as the last, so such a finish
+    /// reason does not prove that the answer is complete.
+    fn has_finish_beside_text(&self) -> bool {
+        false
+    }
+
     /// Returns the buffered bytes of an incomplete event and of tool calls.
     fn buffered_bytes(&self) -> usize;
 }

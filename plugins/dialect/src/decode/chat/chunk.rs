@@ -28,6 +28,8 @@ pub(super) struct ChunkReader {
     is_buffered: bool,
     choices: Vec<ChoiceDecoder>,
     last_reasoning_name: Option<ReasoningName>,
+    /// True if the last finish reason came with text.
+    finish_beside_text: bool,
 }
 
 #[derive(Default)]
@@ -67,7 +69,13 @@ fn malformed_error() -> UpstreamError {
 impl ChunkReader {
     /// Creates a parser of stream chunks, or of one buffered body.
     pub(super) fn new(seed: &str, is_buffered: bool) -> Self {
-        Self { seed: seed.to_owned(), is_buffered, choices: Vec::new(), last_reasoning_name: None }
+        Self {
+            seed: seed.to_owned(),
+            is_buffered,
+            choices: Vec::new(),
+            last_reasoning_name: None,
+            finish_beside_text: false,
+        }
     }
 
     /// Appends the events of a chunk. Returns the range of its text if it contains nothing else.
@@ -133,6 +141,11 @@ impl ChunkReader {
         self.last_reasoning_name
     }
 
+    /// Returns true if the last finish reason came with text.
+    pub(super) const fn has_finish_beside_text(&self) -> bool {
+        self.finish_beside_text
+    }
+
     /// Returns the seed of generated tool call ids.
     pub(super) fn seed(&self) -> &str {
         &self.seed
@@ -180,10 +193,13 @@ impl ChunkReader {
         let said = parts.message.unwrap_or_default();
         let said = MessageMembers { content: said.content.or(parts.text), ..said };
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
+        let before = events.len();
         choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
+        let has_text = events.len() > before;
         let called = choice.read_tool_calls(&said, seen, events)?;
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
+            self.finish_beside_text = has_text;
         }
         // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();
