@@ -34,6 +34,9 @@ pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(id);
     }
     let said = decode_id(id);
+    if is_portable_id(&said) {
+        return said;
+    }
     // Two different hashes make it unlikely that two ids become equal.
     let (one, other) = (fnv1a(&said), fnv1a_update(fnv1a(b"id"), &said));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
@@ -54,10 +57,11 @@ fn decode_id(id: &[u8]) -> Cow<'_, [u8]> {
 
 /// Converts an id (inside of a JSON string) to nine letters or digits.
 pub(crate) fn nine_char_id(id: &[u8]) -> Cow<'_, [u8]> {
-    if id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric) {
-        return Cow::Borrowed(id);
+    let said = decode_id(id);
+    if said.len() == 9 && said.iter().all(u8::is_ascii_alphanumeric) {
+        return said;
     }
-    let mut left = fnv1a(&decode_id(id));
+    let mut left = fnv1a(&said);
     let digits = (0..9).map(|_| {
         let at = usize::try_from(left % 62).unwrap_or_default();
         left /= 62;
@@ -133,6 +137,8 @@ mod tests {
         assert_eq!(portable_id(br"functions.g\u0065t_weather:0"), mapped[0]);
         assert_eq!(nine_char_id(br"functions.g\u0065t_weather:0"), nine_char_id(odd[0]));
         assert_eq!(portable_id(b""), portable_id(b""));
+        assert_eq!(portable_id(br"\u0061"), &b"a"[..]);
+        assert_eq!(nine_char_id(br"\u0061B3456789"), nine_char_id(b"aB3456789"));
     }
 
     #[test]
