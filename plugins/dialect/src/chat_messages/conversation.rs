@@ -4,7 +4,7 @@
 //! first. System texts at the beginning become the system prompt. Later ones stay
 //! at their position if the provider accepts that; otherwise they join the user
 //! turn at that position, marked as not from the user. Users with different names
-//! get separate turns that begin with the name. Every tool call needs a result in
+//! get separate turns that begin with the name, and so do assistants. Every tool call needs a result in
 //! the next user turn, or the request is refused.
 
 use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
@@ -24,23 +24,25 @@ enum OutputRole {
 
 struct OutputMessage<'a> {
     role: OutputRole,
-    /// Name of the user, the inside of a JSON string.
-    user_name: Option<&'a [u8]>,
+    /// Name of the speaker, the inside of a JSON string.
+    name: Option<&'a [u8]>,
     /// Tool results, which go before the blocks.
     tool_results: Vec<OutputBlock<'a>>,
     blocks: Vec<OutputBlock<'a>>,
 }
 
 impl<'a> OutputMessage<'a> {
-    /// Adds the user's name to the first text.
-    fn prefix_user_name(&mut self) {
-        let Some(name) = self.user_name else { return };
+    /// Adds the speaker's name to the first text.
+    fn prefix_name(&mut self) {
+        let Some(name) = self.name else { return };
         match self.blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_))) {
             Some(block) => {
                 if let OutputBlock::Text(text) = *block {
                     *block = OutputBlock::NamedText { name, text };
                 }
             }
+            // The calls of an assistant need no name.
+            None if self.role == OutputRole::Assistant => {}
             None => self.blocks.insert(0, OutputBlock::NamedText { name, text: b"" }),
         }
     }
@@ -84,8 +86,11 @@ impl<'a> MessagesConversation<'a> {
         JsonCursor::new(messages)
             .visit_elements(|index, message| turns.add_message(index, &ParsedMessage::parse(message)))?;
         turns.check_all_answered()?;
-        if turns.has_several_users() {
-            turns.messages.iter_mut().for_each(OutputMessage::prefix_user_name);
+        for role in [OutputRole::User, OutputRole::Assistant] {
+            if turns.has_several_names(role) {
+                let speaks = |turn: &&mut OutputMessage<'a>| turn.role == role;
+                turns.messages.iter_mut().filter(speaks).for_each(OutputMessage::prefix_name);
+            }
         }
         turns.messages.iter_mut().for_each(OutputMessage::merge_tool_results);
         if turns.messages.is_empty() {
@@ -126,7 +131,7 @@ impl<'a> MessagesConversation<'a> {
         if self.messages.last().is_none_or(|turn| turn.role != role) {
             self.messages.push(OutputMessage {
                 role,
-                user_name: None,
+                name: None,
                 tool_results: Vec::new(),
                 blocks: Vec::new(),
             });
@@ -148,7 +153,7 @@ impl<'a> MessagesConversation<'a> {
             }
             "user" => {
                 append_blocks(seen.content, &at, &mut said)?;
-                self.add_user(seen.name, said);
+                self.add_speech(OutputRole::User, seen.name, said);
             }
             "assistant" => {
                 let thought = seen.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
@@ -158,8 +163,14 @@ impl<'a> MessagesConversation<'a> {
                 if !said.is_empty() || seen.has_calls() {
                     self.check_assistant_message()?;
                 }
+                // A call and its result must be in consecutive turns, so the turn of an open call goes on.
+                let is_open = !self.pending_calls.is_empty();
                 self.add_tool_calls(index, seen, &mut said)?;
-                self.add_blocks(OutputRole::Assistant, said);
+                if is_open {
+                    self.add_blocks(OutputRole::Assistant, said);
+                } else {
+                    self.add_speech(OutputRole::Assistant, seen.name, said);
+                }
             }
             "tool" | "function" => {
                 let id = seen.tool_call_id.unwrap_or(self.function_call_id);
@@ -174,33 +185,28 @@ impl<'a> MessagesConversation<'a> {
         Ok(())
     }
 
-    /// Adds blocks of a user to the last turn, or to a new turn if the last is of another user.
-    fn add_user(&mut self, name: Option<&'a [u8]>, mut said: Vec<OutputBlock<'a>>) {
+    /// Adds blocks of a speaker to the last turn, or to a new turn if the last is of another speaker.
+    fn add_speech(&mut self, role: OutputRole, name: Option<&'a [u8]>, mut said: Vec<OutputBlock<'a>>) {
         if said.is_empty() {
             return;
         }
         let speaks = |turn: &&mut OutputMessage<'a>| {
-            turn.role == OutputRole::User && (turn.blocks.is_empty() || is_same_name(turn.user_name, name))
+            turn.role == role && (turn.blocks.is_empty() || is_same_name(turn.name, name))
         };
         match self.messages.last_mut().filter(speaks) {
             Some(turn) => {
-                turn.user_name = name;
+                turn.name = name;
                 turn.blocks.append(&mut said);
             }
             None => {
-                self.messages.push(OutputMessage {
-                    role: OutputRole::User,
-                    user_name: name,
-                    tool_results: Vec::new(),
-                    blocks: said,
-                });
+                self.messages.push(OutputMessage { role, name, tool_results: Vec::new(), blocks: said });
             }
         }
     }
 
-    /// Returns true if the conversation has users with different names.
-    fn has_several_users(&self) -> bool {
-        let mut names = self.messages.iter().filter_map(|turn| turn.user_name);
+    /// Returns true if the speakers of a role have different names.
+    fn has_several_names(&self, role: OutputRole) -> bool {
+        let mut names = self.messages.iter().filter(|turn| turn.role == role).filter_map(|turn| turn.name);
         names.next().is_some_and(|first| names.any(|name| !is_same_name(Some(first), Some(name))))
     }
 
