@@ -22,7 +22,7 @@ const ELLIPSIS: &str = "…";
 
 /// Common words of error messages, which reveal nothing about a request.
 const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed also an and any are argument arguments array as \
- assistant at available bad be been before being body boolean both but by call calls can cannot character characters \
+ assistant at available bad base64 be been before being body boolean both but by call calls can cannot character characters \
  choice code complete completion contain contains content context conversation could count current default did does \
  duplicate each either empty encountered error errors exactly exceed exceeded exceeds expected failed false field fields \
  file first following for format found from function functions given got greater had has have header id if image images \
@@ -200,8 +200,10 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     is_plain_word(word, core) && (named || is_neutral(&lower) || !texts.contain(&lower))
 }
 
+/// Returns true for a common word, or for such words joined by slashes.
 fn is_neutral(word: &str) -> bool {
-    word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "))
+    let is_common = |word: &str| word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "));
+    word.split('/').all(is_common)
 }
 
 /// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
@@ -211,17 +213,22 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
         && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
     let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');
-    let number =
-        core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',')) && length <= 12;
-    let digits = core.bytes().any(|byte| byte.is_ascii_digit());
+    let digit_count = core.bytes().filter(u8::is_ascii_digit).count();
+    let is_numeric = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+    let number = is_numeric && digit_count <= MAX_NUMBER_DIGITS && length <= MAX_NUMBER_DIGITS + 3;
+    let digits = digit_count > 0;
     let dotted = core.matches('.').count() > 0 && !number;
     let host = core.eq_ignore_ascii_case("localhost") || core.starts_with("sk-");
     if number {
         return core.matches('.').count() < 2;
     }
     let mixed = digits && length > 4;
-    field || !(odd || address || host || dotted || mixed || length > 32)
+    let is_common = !odd && !word.starts_with('/') && is_neutral(&core.to_lowercase());
+    field || is_common || !(odd || address || host || dotted || mixed || length > 32)
 }
+
+/// Maximum digits of a number that is passed on. A longer one may be that of an account.
+const MAX_NUMBER_DIGITS: usize = 10;
 
 /// Texts of a request, in lower case.
 struct RequestTexts<'t> {

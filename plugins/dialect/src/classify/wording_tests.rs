@@ -122,3 +122,20 @@ fn a_conversation_or_a_schema_that_an_engine_cannot_read_is_a_client_error() {
         assert_eq!(in_band(text).kind, UpstreamErrorKind::Caller, "{text}");
     }
 }
+
+#[test]
+fn numbers_of_accounts_are_removed_and_technical_words_remain() {
+    let lead = "The model's provider does not accept this request: ";
+    for (text, expected) in [
+        ("account 123456789012 is not valid", "account \u{2026} is not valid"),
+        ("value must be less than 2147483647", "value must be less than 2147483647"),
+        ("value must be at most 1,000,000", "value must be at most 1,000,000"),
+        ("content is not valid base64", "content is not valid base64"),
+        ("roles must be user/assistant/user", "roles must be user/assistant/user"),
+        ("file /user/assistant is missing", "file \u{2026} is missing"),
+        ("file home/jane is missing", "file \u{2026} is missing"),
+    ] {
+        let message = classify(400, text).api_error.unwrap().message;
+        assert_eq!(message.strip_prefix(lead), Some(expected), "{text}");
+    }
+}
