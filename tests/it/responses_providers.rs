@@ -208,7 +208,8 @@ async fn a_failing_provider_is_replaced_and_a_broken_stream_rescued() {
     let failed = json!({"type": "response.failed", "response": {"id": "resp_1", "object": "response",
         "status": "failed", "error": {"code": "server_error", "message": "It broke."}, "output": []}});
     let in_band = |event_: &Value| vec![sse(), begun("x").remove(1), event(event_), ScriptStep::End];
-    let malformed = json!({"type": "response.output_text.delta", "output_index": 7, "delta": "x"});
+    let malformed =
+        json!({"type": "response.function_call_arguments.delta", "output_index": 7, "delta": "x"});
     let broken = |end: ScriptStep| [begun("One "), vec![end]].concat();
     for bad_script in [
         status(503),

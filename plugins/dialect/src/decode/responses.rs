@@ -210,6 +210,12 @@ impl DecodedOutput {
         event: PartEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
+        if let (PartEvent::Delta(kind), Some(index)) = (event, seen.output_index)
+            && !self.items.iter().any(|item| item.output_index == index)
+        {
+            // Some engines leave out the event that adds the item.
+            self.open_item(data, index, kind.bare_item().ok_or_else(malformed_error)?, events)?;
+        }
         let find = |items: &mut Vec<DecodedItem>| {
             let index = seen.output_index?;
             items.iter().rposition(|item| item.output_index == index && item.is_open)

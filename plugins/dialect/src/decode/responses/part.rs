@@ -21,6 +21,17 @@ pub(super) enum PartKind {
     Arguments,
 }
 
+impl PartKind {
+    /// Returns an item with nothing but its type, for parts of this kind; `None` if the item needs more members.
+    pub(super) const fn bare_item(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Text | Self::Refusal => Some(br#"{"type":"message"}"#),
+            Self::Reasoning | Self::Summary => Some(br#"{"type":"reasoning"}"#),
+            Self::Arguments => None,
+        }
+    }
+}
+
 /// Kind and index of a part.
 pub(super) type PartKey = (PartKind, u64);
 

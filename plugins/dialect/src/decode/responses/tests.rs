@@ -119,9 +119,8 @@ fn invalid_events() -> Vec<Vec<Value>> {
         event
     };
     let mut all = vec![
-        vec![text()],
         vec![open(), open()],
-        vec![open(), delta("output_text", 1, "a")],
+        vec![delta("function_call_arguments", 0, "a")],
         vec![open(), delta("function_call_arguments", 0, "a")],
         vec![open(), delta("reasoning_text", 0, "a")],
         vec![added(0, &call()), text()],
@@ -237,5 +236,30 @@ fn a_body_that_is_cut_is_no_answer_wherever_that_is() {
     ] {
         let error = read(invalid.to_string().as_bytes()).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::Malformed, "{invalid}");
+    }
+}
+
+#[test]
+fn a_delta_without_the_event_that_adds_its_item_opens_the_item() {
+    let output = json!([{"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "Hello!"}]}]);
+    let end = json!({"type": "response.completed", "response": {"status": "completed", "output": output}});
+    let events = [
+        created(),
+        delta("reasoning_text", 0, "Hm."),
+        delta("output_text", 1, "Hel"),
+        delta("output_text", 1, "lo"),
+        end,
+    ];
+    let stream: String = events.iter().map(data).collect();
+    let whole = decode(&stream).unwrap();
+    assert_eq!(texts(&whole), "Hm.Hello!");
+    for cut in 0..stream.len() {
+        let (mut decoder, mut events) = (ResponsesDecoder::new(), Vec::new());
+        for piece in [&stream.as_bytes()[..cut], &stream.as_bytes()[cut..]] {
+            decoder.push(Bytes::copy_from_slice(piece), &mut events).unwrap();
+        }
+        decoder.end(&mut events).unwrap();
+        assert_eq!(texts(&events), "Hm.Hello!", "{cut}");
     }
 }
