@@ -180,7 +180,17 @@ impl EscapedText {
     pub fn is_empty(&self) -> bool {
         self.escaped.is_empty()
     }
+
+    /// Returns true if the text is empty or white space.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        let plain = self.escaped.iter().all(|byte| *byte == b' ');
+        plain || (self.escaped.len() <= MAX_BLANK_BYTES && self.decoded().trim().is_empty())
+    }
 }
+
+/// Maximum bytes of a text with escapes that may be white space.
+const MAX_BLANK_BYTES: usize = 256;
 
 impl Default for EscapedText {
     fn default() -> Self {

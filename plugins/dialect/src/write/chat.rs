@@ -148,7 +148,9 @@ impl super::DialectWriter for ChatStreamWriter {
                 );
             }
             AnswerEvent::ToolCallArguments { choice, tool, fragment } => {
-                self.calls_without_arguments.retain(|call| *call != (*choice, *tool));
+                if !fragment.is_blank() {
+                    self.calls_without_arguments.retain(|call| *call != (*choice, *tool));
+                }
                 self.write_tool_call(
                     *choice,
                     *tool,

@@ -121,7 +121,8 @@ fn write_message(candidate: &AnswerChoice, out: &mut Vec<u8>) {
             out.extend_from_slice(b"\",\"type\":\"function\",\"function\":{\"name\":\"");
             out.extend_from_slice(call.name.escaped());
             out.extend_from_slice(b"\",\"arguments\":");
-            if call.arguments.is_empty() && candidate.finish_reason == Some(FinishReason::ToolCalls) {
+            let has_none = call.arguments.iter().all(EscapedText::is_blank);
+            if has_none && candidate.finish_reason == Some(FinishReason::ToolCalls) {
                 out.extend_from_slice(b"\"{}\"");
             } else {
                 write_string(&call.arguments, out);

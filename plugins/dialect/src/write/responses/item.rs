@@ -5,6 +5,7 @@ use super::custom_input::CustomInputReader;
 use super::frame::{EVENT_END, EventSequence};
 use super::part::MessagePart;
 use crate::event::EscapedText;
+use crate::partial_json::JsonState;
 use penstock_core::{ReasoningDisplay, seal_reasoning};
 use penstock_json_scan::json;
 use std::io::Write as _;
@@ -298,7 +299,9 @@ impl OutputItem {
         let start = call.text.len();
         match &mut call.custom {
             Some(input) => input.finish(&mut call.text),
-            None if call.text.is_empty() && fills_arguments => call.text.extend_from_slice(b"{}"),
+            None if call.json.state() == JsonState::Empty && fills_arguments => {
+                call.text.extend_from_slice(b"{}")
+            }
             None => {}
         }
         start
