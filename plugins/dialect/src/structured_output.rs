@@ -41,6 +41,64 @@ pub fn accepts_json_schema(abilities: &OfferCapabilities) -> bool {
         .any(|name| abilities.accepts_parameter(name))
 }
 
+/// Name under which an offer accepts a JSON schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SchemaName {
+    ResponseFormat,
+    StructuredOutputs,
+    /// Member whose value is the schema.
+    Schema(&'static str),
+}
+
+impl SchemaName {
+    /// Returns the name for an offer; `response_format` unless only others are listed.
+    fn for_offer(abilities: &OfferCapabilities) -> Self {
+        let lists = |name| abilities.accepts_parameter(name);
+        match () {
+            () if lists("response_format") => Self::ResponseFormat,
+            () if lists(STRUCTURED_OUTPUTS) => Self::StructuredOutputs,
+            () if lists("guided_json") => Self::Schema("guided_json"),
+            () if lists("json_schema") => Self::Schema("json_schema"),
+            () => Self::ResponseFormat,
+        }
+    }
+}
+
+/// Returns true if an offer gets the format of an answer in another member than `response_format`.
+pub(crate) fn replaces_response_format(abilities: &OfferCapabilities) -> bool {
+    SchemaName::for_offer(abilities) != SchemaName::ResponseFormat
+}
+
+/// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Returns false,
+/// and writes nothing, if it is to be written as `response_format`. Without a schema, any object is requested.
+pub(crate) fn write_schema(
+    schema: Option<&[u8]>,
+    abilities: &OfferCapabilities,
+    out: &mut BodyBuilder<'_>,
+) -> bool {
+    match (SchemaName::for_offer(abilities), schema) {
+        (SchemaName::ResponseFormat, _) => return false,
+        (SchemaName::StructuredOutputs, None) => {
+            out.push_str(r#","structured_outputs":{"json_object":true}"#);
+        }
+        (SchemaName::StructuredOutputs, Some(schema)) => {
+            out.push_str(r#","structured_outputs":{"json":"#);
+            out.push_source(schema);
+            out.push_byte(b'}');
+        }
+        (SchemaName::Schema(name), schema) => {
+            out.push_str(",\"");
+            out.push_str(name);
+            out.push_str("\":");
+            match schema {
+                Some(schema) => out.push_source(schema),
+                None => out.push_str(r#"{"type":"object"}"#),
+            }
+        }
+    }
+    true
+}
+
 /// Returns true if a member is a constraint that [`write_constraints`] translates.
 pub(crate) fn is_constraint(name: &str) -> bool {
     name == STRUCTURED_OUTPUTS || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
@@ -68,7 +126,16 @@ pub(crate) fn write_constraints(
     abilities: &OfferCapabilities,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let Some(said) = translate_constraints(ask, abilities)? else { return Ok(()) };
+    let constraints = translate_constraints(ask, abilities)?;
+    if has_response_format(ask) && replaces_response_format(abilities) {
+        if constraints.is_some() {
+            let sentence = "This model takes one constraint on its output at a time.";
+            return Err(ApiError::unsupported("response_format", sentence));
+        }
+        write_schema(response_format_schema(ask), abilities, out);
+        return Ok(());
+    }
+    let Some(said) = constraints else { return Ok(()) };
     for (name, value) in &said.members {
         out.push_str(",\"");
         out.push_str(name);
@@ -208,6 +275,12 @@ fn has_response_format(ask: &InferenceRequest) -> bool {
     let kind =
         ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
     kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
+}
+
+/// Returns the schema of `response_format`; `None` if it asks for any object.
+fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
+    let named = json_cursor::member_value(ask.member_value("response_format")?, "json_schema")?;
+    json_cursor::member_value(named, "schema").filter(|schema| json_cursor::is_object(schema))
 }
 
 /// Returns a JSON schema. Engines also accept it as a string that contains JSON.

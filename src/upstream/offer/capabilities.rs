@@ -2,9 +2,7 @@
 
 use super::OfferState;
 use crate::config::settings::OfferSettings;
-use penstock_core::{
-    ApiError, Dialect, ImageSize, ImageTask, InferenceRequest, InferenceTask, RequiredCapabilities,
-};
+use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask};
 use penstock_dialect::completions;
 use penstock_media::image::diffusion_steps_member;
 use std::time::Duration;
@@ -31,9 +29,9 @@ impl OfferState {
             InferenceTask::Complete(task) => {
                 let abilities = &self.offer.capabilities;
                 completions::missing_capability(task, ask, abilities)
-                    .or_else(|| missing_capability(&self.offer, &ask.required, ask.dialect))
+                    .or_else(|| missing_capability(&self.offer, ask))
             }
-            _ => missing_capability(&self.offer, &ask.required, ask.dialect),
+            _ => missing_capability(&self.offer, ask),
         }
     }
 
@@ -82,11 +80,8 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
 }
 
 /// Returns an error that names the request field that needs a capability which the offer does not have.
-fn missing_capability(
-    offer: &OfferSettings,
-    needs: &RequiredCapabilities,
-    client: Dialect,
-) -> Option<ApiError> {
+fn missing_capability(offer: &OfferSettings, ask: &InferenceRequest) -> Option<ApiError> {
+    let (needs, client) = (&ask.required, ask.dialect);
     let accepts = |parameter: &str| offer.capabilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
     let (messages, format) = (client.spec().content_error_path, client.spec().format_error_path);
@@ -97,7 +92,7 @@ fn missing_capability(
     if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.capabilities) {
         return missing(format, "'response_format' of type 'json_schema' is not supported with this model.");
     }
-    if needs.json_object && !accepts("response_format") {
+    if needs.json_object && !penstock_dialect::accepts_json_schema(&offer.capabilities) {
         return missing(format, "'response_format' of type 'json_object' is not supported with this model.");
     }
     if needs.images && !reads("image") {
@@ -110,7 +105,11 @@ fn missing_capability(
         return missing(messages, "This model does not read files.");
     }
     if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
-        return missing("logprobs", "This model does not give log probabilities.");
+        let is_asked =
+            |name| ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"null"));
+        let name =
+            if is_asked("logprobs") || !is_asked("top_logprobs") { "logprobs" } else { "top_logprobs" };
+        return missing(name, "This model does not give log probabilities.");
     }
     if needs.logit_bias && !accepts("logit_bias") {
         return missing("logit_bias", "This model does not take a bias of tokens.");

@@ -88,7 +88,8 @@ fn should_forward(
         return Err(ApiError::unsupported(name, sentence));
     }
     if ALWAYS_FORWARDED.contains(&name) {
-        return Ok(name != "response_format" || !is_plain_text(value));
+        let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(abilities);
+        return Ok(name != "response_format" || !is_replaced());
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {
         return Ok(response_constraints::accepts_sampling(abilities, name));

@@ -7,7 +7,7 @@ use super::conversation::ConversationWriter;
 use super::{ids, serialize};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
-use crate::{parameters, response_constraints};
+use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
@@ -260,6 +260,11 @@ fn write_response_format(
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
     match (&*kind, schema) {
+        ("json_schema", Some(schema))
+            if structured_output::write_schema(Some(schema), target.capabilities, out) =>
+        {
+            Ok(())
+        }
         ("json_schema", Some(schema)) => {
             out.push_str(
                 r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#,
