@@ -113,6 +113,12 @@ fn page() -> String {
                 }
                 MemberTreatment::Refused(RefusedValues::ModeNotOff) => "refused unless `mode` is `off`",
                 MemberTreatment::Refused(RefusedValues::SeveralChoices) => "refused unless it is 1",
+                MemberTreatment::Refused(RefusedValues::ProviderConstraints) => {
+                    "refused if it excludes or orders providers"
+                }
+                MemberTreatment::Refused(RefusedValues::GuidedMembers) => {
+                    "refused if it constrains the answer"
+                }
                 MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
@@ -142,8 +148,9 @@ fn page() -> String {
     page.push_str(
         "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
          offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
-         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking` and \
-         `reasoning` on chat are read as `reasoning_effort` is.\n",
+         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking`, \
+         `think` and `reasoning` on chat are read as `reasoning_effort` is, and so is a value of 0 of `thinking_budget`, \
+         `thinking_token_budget` or `reasoning_budget`.\n",
     );
     page
 }

@@ -5,10 +5,11 @@
 //! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
 //! `tests/sdk/run members` compares it with them.
 
+mod refusal;
+
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
 use penstock_core::{ApiError, Dialect};
-use penstock_json_scan::tape::{JsonValue, ValueKind};
 
 /// Way in which the gateway treats a request member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,10 @@ pub enum RefusedValues {
     ModeNotOff,
     /// Any value but `null` and 1.
     SeveralChoices,
+    /// Object with a member that excludes providers of the model, or that orders them.
+    ProviderConstraints,
+    /// Object with a member that constrains the answer, such as `guided_json`.
+    GuidedMembers,
 }
 
 /// Top-level request member that the gateway knows, with the way it is treated.
@@ -69,19 +74,24 @@ const fn responses(name: &'static str, treatment: MemberTreatment, about: &'stat
 
 use MemberTreatment::{Engine, Harmless, Honoured, Refused};
 use RefusedValues::{
-    ContextEdits, ModeNotOff, NonEmpty, OutsideEu, Present, SeveralChoices, ThirdPartyPayment,
+    ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, ProviderConstraints,
+    SeveralChoices, ThirdPartyPayment,
 };
 
 /// All listed members, sorted by dialect and name.
 #[rustfmt::skip]
 pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("access_programs", Harmless, "access programme of the vendor"),
+    chat("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
     chat("audio", Refused(Present), "audio output is not supported"),
     chat("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
     chat("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    chat("cachedContent", Refused(Present), "the gateway stores no cached contents; send them in `messages`"),
+    chat("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `messages`"),
     chat("container", Refused(Present), "the gateway has no containers"),
     chat("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
     chat("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
+    chat("data_sources", Refused(NonEmpty), "the gateway searches no data sources; send their texts in `messages`"),
     chat("frequency_penalty", Honoured, "sampling"),
     chat("function_call", Honoured, "older form of `tool_choice`"),
     chat("functions", Honoured, "older form of `tools`"),
@@ -102,6 +112,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("model", Honoured, "the model"),
     chat("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     chat("n", Honoured, "number of candidates"),
+    chat("nvext", Refused(GuidedMembers), "send the constraint at the top of the request"),
     chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
     chat("plugins", Refused(NonEmpty), "plugins are not supported"),
     chat("prediction", Harmless, "makes the same answer faster"),
@@ -111,6 +122,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
     chat("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
     chat("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
+    chat("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     chat("reasoning", Honoured, "`effort`, as `reasoning_effort`"),
     chat("reasoning_effort", Honoured, "amount of reasoning"),
     chat("response_format", Honoured, "format of the answer"),
@@ -120,11 +132,13 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("service_tier", Harmless, "capacity class of the vendor"),
     chat("session_params", Refused(NonEmpty), "the gateway stores no sessions; send the whole history in `messages`"),
     chat("stop", Honoured, "enforced by the gateway if the provider accepts fewer"),
+    chat("stop_sequences", Refused(NonEmpty), "this endpoint reads `stop`"),
     chat("store", Harmless, "the gateway stores no answers; the answer itself is the same"),
     chat("stream", Honoured, "server-sent events"),
     chat("stream_options", Honoured, "`include_usage`"),
     chat("temperature", Honoured, "sampling"),
     chat("text", Refused(NonEmpty), "this endpoint reads `response_format`"),
+    chat("thread", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
     chat("tool_choice", Honoured, "choice of the tool"),
     chat("tools", Honoured, "functions; others are refused"),
     chat("top_logprobs", Honoured, "log probabilities"),
@@ -133,9 +147,12 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("user", Harmless, "never forwarded"),
     chat("verbosity", Engine, "length of the answer"),
     chat("web_search_options", Refused(Present), "web search is not supported"),
+    messages("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
+    messages("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
     messages("betas", Harmless, "beta features are requested by their own members"),
     messages("billing_policy", Refused(ThirdPartyPayment), "requests are paid by the account of the key"),
     messages("cache_control", Harmless, "the engine manages its prompt cache; forwarded to providers of the messages dialect"),
+    messages("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `messages`"),
     messages("compaction", Refused(Present), "the gateway does not summarise conversations; ask for a summary in `messages`"),
     messages("container", Refused(Present), "the gateway has no containers"),
     messages("context_management", Refused(ContextEdits), "the gateway does not shorten conversations; send what the model is to read"),
@@ -153,9 +170,12 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("output_config", Honoured, "`effort` and `format`"),
     messages("output_format", Honoured, "older form of `output_config.format`"),
     messages("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
+    messages("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
+    messages("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     messages("response_format", Refused(NonEmpty), "this endpoint reads `output_config.format`"),
     messages("service_tier", Harmless, "capacity class of the vendor"),
     messages("speed", Harmless, "capacity class of the vendor; the flavor `:speed` chooses the provider"),
+    messages("stop", Refused(NonEmpty), "this endpoint reads `stop_sequences`"),
     messages("stop_sequences", Honoured, "enforced by the gateway if the provider accepts fewer"),
     messages("stream", Honoured, "server-sent events"),
     messages("system", Honoured, "the system prompt"),
@@ -169,8 +189,10 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("user_profile_id", Harmless, "sent as a header"),
     messages("workspace_id", Harmless, "sent as a header"),
     responses("access_programs", Harmless, "access programme of the vendor"),
+    responses("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
     responses("background", Honoured, "`true` runs the response in the background, for keys that may store responses"),
     responses("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    responses("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `input`"),
     responses("client_metadata", Harmless, "never forwarded"),
     responses("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
     responses("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `input`"),
@@ -187,21 +209,25 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("model", Honoured, "the model"),
     responses("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     responses("n", Refused(SeveralChoices), "a response has one answer"),
+    responses("nvext", Refused(GuidedMembers), "send the constraint at the top of the request"),
     responses("parallel_tool_calls", Honoured, "enforced by the gateway"),
     responses("previous_response_id", Honoured, "a stored response; refused if it is not stored"),
     responses("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `input`"),
     responses("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
     responses("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
     responses("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
+    responses("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     responses("reasoning", Honoured, "`effort` and `summary`"),
     responses("response_format", Refused(NonEmpty), "this endpoint reads `text.format`"),
     responses("safety_identifier", Harmless, "never forwarded"),
     responses("service_tier", Harmless, "capacity class of the vendor"),
+    responses("stop_sequences", Refused(NonEmpty), "this endpoint reads `stop`"),
     responses("store", Honoured, "`true` stores the response if the key may store; the answer says what holds"),
     responses("stream", Honoured, "server-sent events"),
     responses("stream_options", Harmless, "the gateway adds no padding to events"),
     responses("temperature", Honoured, "sampling"),
     responses("text", Honoured, "`format` and `verbosity`"),
+    responses("thread", Refused(Present), "the gateway stores no conversations; send the whole history in `input`"),
     responses("tool_choice", Honoured, "choice of the tool"),
     responses("tools", Honoured, "functions and custom tools; others are refused"),
     responses("top_logprobs", Honoured, "log probabilities"),
@@ -249,7 +275,9 @@ pub type RefusedMember = (&'static str, RefusedValues, &'static str);
 
 /// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
 pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
+    ("assistant_id", Present, "the gateway stores no assistants"),
     ("background", NonEmpty, "background responses are not supported; use a batch"),
+    ("cached_content", Present, "the gateway stores no cached contents"),
     ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
     ("container", Present, "the gateway has no containers"),
     ("context_management", NonEmpty, "the gateway does not shorten prompts"),
@@ -260,9 +288,13 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
     ("instructions", NonEmpty, "this endpoint reads `prompt`"),
     ("mcp_servers", NonEmpty, "MCP servers are not supported"),
     ("messages", NonEmpty, "this endpoint reads `prompt`; use /v1/chat/completions"),
+    ("nvext", GuidedMembers, "send the constraint at the top of the request"),
     ("previous_response_id", Present, "the gateway stores no answers"),
+    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
     ("reasoning", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
     ("reasoning_effort", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("session_params", NonEmpty, "the gateway stores no sessions"),
+    ("stop_sequences", NonEmpty, "this endpoint reads `stop`"),
     ("thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
     ("thread", Present, "the gateway stores no conversations"),
     ("tools", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
@@ -279,12 +311,28 @@ pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError
 
 /// Members that change an image, and that no provider's request format has.
 pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
+    ("aspect_ratio", NonEmpty, "send `size`, or `width` and `height`"),
+    ("cfg_scale", Present, "the guidance of an image cannot be set"),
+    ("guidance", Present, "the guidance of an image cannot be set"),
     ("guidance_scale", Present, "the guidance of an image cannot be set"),
     ("image", Present, "images are generated from a text alone"),
+    ("image_size", NonEmpty, "send `size`, or `width` and `height`"),
+    ("image_url", NonEmpty, "images are generated from a text alone"),
+    ("image_urls", NonEmpty, "images are generated from a text alone"),
     ("images", NonEmpty, "images are generated from a text alone"),
+    ("init_image", NonEmpty, "images are generated from a text alone"),
+    ("input_image", NonEmpty, "images are generated from a text alone"),
+    ("loras", NonEmpty, "adapters of image models are not supported"),
     ("mask", Present, "images are generated from a text alone"),
     ("negative_prompt", NonEmpty, "an image has one prompt; say there what it must not show"),
+    ("num_images", SeveralChoices, "send `n`"),
+    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("reference_images", NonEmpty, "images are generated from a text alone"),
+    ("resolution", NonEmpty, "send `size`, or `width` and `height`"),
+    ("sampler", NonEmpty, "the sampler of an image cannot be set"),
+    ("scheduler", NonEmpty, "the scheduler of an image cannot be set"),
     ("seed", Present, "the seed of an image cannot be set"),
+    ("strength", Present, "images are generated from a text alone"),
 ];
 
 /// Refuses members of an image request that would change the image if they were dropped.
@@ -309,67 +357,6 @@ fn thread_error(path: &FieldPath<'_>) -> ApiError {
         .with_detail("error_code", "thread_unsupported_request")
         .with_detail("unsupported", vec!["thread"])
         .with_detail("code", code)
-}
-
-/// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
-const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
-
-impl RefusedValues {
-    /// Returns the error if the value requests the refused feature.
-    fn refusal(self, value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
-        let asks = match self {
-            Present => true,
-            NonEmpty => is_non_empty(value),
-            OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
-            ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
-            ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
-            SeveralChoices => value.raw() != "1",
-            ContextEdits => return first_changing_edit(value, path, about),
-        };
-        asks.then(|| path.unsupported(about))
-    }
-}
-
-/// True if the value is not empty, `null` or `false`.
-fn is_non_empty(value: JsonValue<'_>) -> bool {
-    match value.kind() {
-        ValueKind::Null | ValueKind::False => false,
-        ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
-            !value.has_no_entries()
-        }
-        ValueKind::True | ValueKind::Number => true,
-    }
-}
-
-/// True for names of regions that include the European Union, where all providers are.
-fn is_eu_region(region: &str) -> bool {
-    let region = region.trim().to_ascii_lowercase();
-    let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
-    whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
-}
-
-/// True if the member is absent, or its value is one of these words.
-fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
-    value.is_none_or(|value| words.iter().any(|word| value.equals_text(word)))
-}
-
-fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
-    let found = object.members().find(|(key, _)| key.equals_text(name)).map(|(_, value)| value);
-    found.filter(|value| !value.is_null())
-}
-
-/// Returns the error for the first context edit that changes what the model reads; `None` if there is no such edit.
-fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
-    let list = path.key("edits");
-    let edits = member(value, "edits");
-    for (index, edit) in edits.iter().flat_map(JsonValue::items).enumerate() {
-        let kind = member(edit, "type");
-        if !kind.is_some_and(|kind| kind.text().starts_with(HARMLESS_EDIT_PREFIX)) {
-            return Some(list.index(index).key("type").unsupported(about));
-        }
-    }
-    let odd = !value.is_object() || edits.is_some_and(|edits| !edits.is_array());
-    odd.then(|| path.unsupported(about))
 }
 
 #[cfg(test)]

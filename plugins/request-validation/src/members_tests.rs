@@ -80,6 +80,8 @@ fn every_refused_member_is_refused_by_name_and_passes_as_null() {
         ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
         ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
         ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
+        ProviderConstraints => r#"{"only":["x"]}"#.to_owned(),
+        GuidedMembers => r#"{"guided_json":{"type":"object"}}"#.to_owned(),
         Present | NonEmpty | OutsideEu | SeveralChoices => format!("{{\"{}\":1}}", member.name),
     };
     for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
@@ -126,6 +128,13 @@ fn values_that_ask_for_nothing_pass() {
         ),
         (Dialect::Messages, r#""inference_geo":"global","diagnostics":{"previous_message_id":null}"#),
         (Dialect::Messages, r#""some_new_beta":{"a":1}"#),
+        (Dialect::Messages, r#""stop":[],"background":false,"provider":{"sort":"price"}"#),
+        (
+            Dialect::Chat,
+            r#""provider":{"only":[],"data_collection":"allow","sort":"price","allow_fallbacks":true}"#,
+        ),
+        (Dialect::Chat, r#""provider":"azure","nvext":{"annotations":["x"],"guided_json":null}"#),
+        (Dialect::Chat, r#""stop_sequences":[],"data_sources":[]"#),
         (Dialect::Chat, r#""some_new_beta":{"a":1}"#),
     ] {
         assert!(ask(dialect, members).is_ok(), "{members}: {:?}", ask(dialect, members).unwrap_err().message);
@@ -152,6 +161,16 @@ fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
         (Dialect::Chat, r#""background":true"#, "background"),
         (Dialect::Chat, r#""plugins":[{"id":"web"}]"#, "plugins"),
         (Dialect::Chat, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
+        (
+            Dialect::Chat,
+            r#""provider":{"sort":"price","data_collection":"deny"}"#,
+            "provider.data_collection",
+        ),
+        (Dialect::Chat, r#""provider":{"order":["x"]}"#, "provider.order"),
+        (Dialect::Responses, r#""provider":{"ignore":["x"]}"#, "provider.ignore"),
+        (Dialect::Chat, r#""nvext":{"guided_choice":["a"]}"#, "nvext.guided_choice"),
+        (Dialect::Messages, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
+        (Dialect::Messages, r#""stop":"END""#, "stop"),
     ] {
         let refusal = ask(dialect, members).unwrap_err();
         assert_eq!(
@@ -169,4 +188,49 @@ fn the_cap_of_another_endpoint_is_a_cap() {
         br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_output_tokens":5}"#,
     );
     assert_eq!(crate::validate_chat_request(body, &RequestLimits::default()).unwrap().max_tokens, Some(5));
+}
+
+#[test]
+fn parts_of_a_history_that_refer_to_stored_contents_are_refused() {
+    let body =
+        |message: &str| Bytes::from(format!(r#"{{"model":"m","max_tokens":9,"messages":[{message}]}}"#));
+    let limits = RequestLimits::default();
+    let chat = |message: &str| crate::validate_chat_request(body(message), &limits);
+    let refusal = chat(r#"{"role":"assistant","content":null,"audio":{"id":"audio_1"}}"#).unwrap_err();
+    assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some("messages[0].audio")));
+    for message in [
+        r#"{"role":"assistant","content":"Hi","audio":{"id":"audio_1"}}"#,
+        r#"{"role":"assistant","content":null,"audio":null}"#,
+    ] {
+        assert!(chat(message).is_ok(), "{message}");
+    }
+    let upload = r#"{"role":"user","content":[{"type":"container_upload","file_id":"file_1"}]}"#;
+    let refusal =
+        crate::validate_messages_request(body(upload), &limits, MessagesPurpose::Generate).unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.param.as_deref()),
+        (ErrorCode::Unsupported, Some("messages.0.content.0.type"))
+    );
+}
+
+#[test]
+fn members_of_images_and_completions_are_refused_by_name() {
+    let limits = RequestLimits::default();
+    let value = |asks: RefusedValues| match asks {
+        ProviderConstraints => r#"{"only":["x"]}"#,
+        GuidedMembers => r#"{"guided_regex":"a"}"#,
+        _ => "3",
+    };
+    for (name, asks, _) in REFUSED_IMAGE_MEMBERS {
+        let body = format!(r#"{{"model":"m","prompt":"x","{name}":{}}}"#, value(*asks));
+        let refusal = crate::validate_images(Bytes::from(body), &limits).unwrap_err();
+        assert!(refusal.param.unwrap().starts_with(name), "{name}");
+    }
+    for (name, asks, _) in REFUSED_COMPLETION_MEMBERS {
+        let body = format!(r#"{{"model":"m","prompt":"x","{name}":{}}}"#, value(*asks));
+        let refusal = crate::validate_completion(Bytes::from(body), &limits).unwrap_err();
+        assert!(refusal.param.unwrap().starts_with(name), "{name}");
+    }
+    let body = br#"{"model":"m","prompt":"x","num_images":1,"loras":[],"sampler":""}"#;
+    assert!(crate::validate_images(Bytes::from_static(body), &limits).is_ok());
 }

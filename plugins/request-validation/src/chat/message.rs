@@ -54,6 +54,7 @@ struct ChatMessage<'d> {
     /// Members `reasoning` and `reasoning_content`.
     reasoning: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
     prefix: Option<JsonValue<'d>>,
+    audio: Option<JsonValue<'d>>,
 }
 
 fn validate_message<'d>(
@@ -107,6 +108,7 @@ impl<'d> ChatMessage<'d> {
             reasoning,
             thought,
             prefix,
+            audio,
         ] = read::object(
             whole,
             at,
@@ -121,6 +123,7 @@ impl<'d> ChatMessage<'d> {
                 "reasoning",
                 "reasoning_content",
                 "prefix",
+                "audio",
             ],
         )?;
         let reasoning = (reasoning, thought);
@@ -134,6 +137,7 @@ impl<'d> ChatMessage<'d> {
             refusal,
             reasoning,
             prefix,
+            audio,
         };
         Ok((message, role))
     }
@@ -193,6 +197,12 @@ impl<'d> ChatMessage<'d> {
             .map(|content| validate_parts(content, &at.key("content"), AllowedParts::TextOrRefusal, found))
             .transpose()?;
         let calls = self.validate_calls(at, calls, found)?;
+        // The text of an audio answer may be beside it; without a text the answer would be lost.
+        if self.audio.is_some() && self.effective_content().is_none() && calls.is_none() {
+            return Err(at
+                .key("audio")
+                .unsupported("the gateway stores no audio; send the text in `content`"));
+        }
         if self.effective_content().is_none() {
             match self.refusal {
                 _ if calls.is_some() => self.set_content("null", found),

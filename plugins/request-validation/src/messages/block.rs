@@ -78,6 +78,9 @@ pub(super) fn validate_block<'d>(
     )?;
     let path = at.key("type");
     let kind = read::required(kind, &path, read::QuotedAlternatives(place.type_names()))?;
+    if place == BlockContext::User && kind.equals_text("container_upload") {
+        return Err(path.unsupported("the gateway has no containers; send the file as a document"));
+    }
     if kind.is_string() && is_vendor_block(&kind.text()) {
         return Ok(ParsedBlock::Content);
     }

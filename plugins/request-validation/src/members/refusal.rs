@@ -1,0 +1,107 @@
+//! Values of a refused member that request its feature.
+
+use super::RefusedValues;
+use super::RefusedValues::{
+    ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, ProviderConstraints,
+    SeveralChoices, ThirdPartyPayment,
+};
+use crate::field_path::FieldPath;
+use penstock_core::ApiError;
+use penstock_json_scan::tape::{JsonValue, ValueKind};
+
+/// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
+const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
+
+impl RefusedValues {
+    /// Returns the error if the value requests the refused feature.
+    pub(super) fn refusal(self, value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
+        let asks = match self {
+            Present => true,
+            NonEmpty => is_non_empty(value),
+            OutsideEu => !value.is_string() || !is_eu_region(&value.text()),
+            ThirdPartyPayment => !is_absent_or_keyword(member(value, "bill_to"), &["self"]),
+            ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
+            SeveralChoices => value.raw() != "1",
+            ContextEdits => return first_changing_edit(value, path, about),
+            ProviderConstraints => return first_member(value, path, about, is_provider_constraint),
+            GuidedMembers => return first_member(value, path, about, is_guided_member),
+        };
+        asks.then(|| path.unsupported(about))
+    }
+}
+
+/// True if the value is not empty, `null` or `false`.
+fn is_non_empty(value: JsonValue<'_>) -> bool {
+    match value.kind() {
+        ValueKind::Null | ValueKind::False => false,
+        ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
+            !value.has_no_entries()
+        }
+        ValueKind::True | ValueKind::Number => true,
+    }
+}
+
+/// True for names of regions that include the European Union, where all providers are.
+fn is_eu_region(region: &str) -> bool {
+    let region = region.trim().to_ascii_lowercase();
+    let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
+    whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
+}
+
+/// True if the member is absent, or its value is one of these words.
+fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
+    value.is_none_or(|value| words.iter().any(|word| value.equals_text(word)))
+}
+
+fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
+    let found = object.members().find(|(key, _)| key.equals_text(name)).map(|(_, value)| value);
+    found.filter(|value| !value.is_null())
+}
+
+/// Returns the error for the first context edit that changes what the model reads; `None` if there is no such edit.
+fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
+    let list = path.key("edits");
+    let edits = member(value, "edits");
+    for (index, edit) in edits.iter().flat_map(JsonValue::items).enumerate() {
+        let kind = member(edit, "type");
+        if !kind.is_some_and(|kind| kind.text().starts_with(HARMLESS_EDIT_PREFIX)) {
+            return Some(list.index(index).key("type").unsupported(about));
+        }
+    }
+    let odd = !value.is_object() || edits.is_some_and(|edits| !edits.is_array());
+    odd.then(|| path.unsupported(about))
+}
+
+/// Returns the error for the first member of an object for which `asks` is true; `None` if there is none.
+fn first_member(
+    object: JsonValue<'_>,
+    path: &FieldPath<'_>,
+    about: &str,
+    asks: fn(&str, JsonValue<'_>) -> bool,
+) -> Option<ApiError> {
+    let found = object.members().find(|(key, value)| asks(&key.text(), *value));
+    found.map(|(key, _)| path.key(&key.text()).unsupported(about))
+}
+
+/// True for a member of `provider` that excludes providers of the model, or that orders them.
+fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
+    match name {
+        "only" | "order" | "ignore" | "quantizations" | "max_price" | "zdr" => is_non_empty(value),
+        "data_collection" => !is_absent_or_keyword(Some(value).filter(|value| !value.is_null()), &["allow"]),
+        _ => false,
+    }
+}
+
+/// True for a member of `nvext` that constrains the answer.
+fn is_guided_member(name: &str, value: JsonValue<'_>) -> bool {
+    let constrains = matches!(
+        name,
+        "guided_json"
+            | "guided_regex"
+            | "guided_choice"
+            | "guided_grammar"
+            | "ignore_eos"
+            | "max_thinking_tokens"
+    );
+    constrains && is_non_empty(value)
+}
