@@ -1,7 +1,7 @@
 //! Response to a request whose head was refused, before an exchange exists.
 
 use super::{PublicServer, linger_close};
-use crate::proxy::endpoint;
+use crate::proxy::endpoint::{self, DialectHeaders};
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, ErrorCode};
@@ -60,7 +60,10 @@ pub(super) fn record_malformed(server: &PublicServer) {
 
 /// Returns the dialect of the error response, from the path of the request target.
 pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
-    endpoint::error_dialect(request_target(head).split('?').next().unwrap_or_default(), false)
+    endpoint::error_dialect(
+        request_target(head).split('?').next().unwrap_or_default(),
+        DialectHeaders::Absent,
+    )
 }
 
 /// Returns the refusal of an invalid head.

@@ -118,19 +118,44 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &service::OpenApiDocument,
 ];
 
+/// Headers of a request by which a client of the messages dialect is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialectHeaders {
+    /// None of them.
+    Absent,
+    /// Header `x-api-key`, which clients of other dialects may send too.
+    ApiKey,
+    /// Header `anthropic-version` or `anthropic-beta`.
+    Messages,
+}
+
+impl DialectHeaders {
+    /// Returns the headers of a request; `has_header` returns true if the request has the header of a name.
+    pub fn of_request(has_header: impl Fn(&str) -> bool) -> Self {
+        match () {
+            () if has_header("anthropic-version") || has_header("anthropic-beta") => Self::Messages,
+            () if has_header("x-api-key") => Self::ApiKey,
+            () => Self::Absent,
+        }
+    }
+}
+
 /// Returns the dialect in which errors of a path are written: the dialect of the path's prefix, else the chat dialect.
-/// Clients that send `anthropic-version` get the messages dialect for the model list and for unknown paths. Any other
-/// unknown path has the dialect of the path that the client probably meant.
+/// Clients of the messages dialect, by their headers, get that dialect for the model list and for unknown paths. Any
+/// other unknown path has the dialect of the path that the client probably meant.
 #[must_use]
-pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
+pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
     let path = normalize_path(path);
     let is_known = unknown::is_endpoint_path(path);
-    if anthropic && (!is_known || path.starts_with("/v1/models")) {
+    if headers == DialectHeaders::Messages && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
     let own = Dialect::of_path(path);
     let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::of_path);
-    own.or_else(meant).unwrap_or(Dialect::Chat)
+    own.or_else(meant).unwrap_or(match headers {
+        DialectHeaders::ApiKey if !is_known => Dialect::Messages,
+        _ => Dialect::Chat,
+    })
 }
 
 /// Finds the endpoint of a method and a path, and the text that its `*` matched. HEAD uses the endpoint of GET.
@@ -218,22 +243,29 @@ mod tests {
 
     #[test]
     fn errors_of_the_catalogue_follow_the_client() {
-        assert_eq!(error_dialect("/v1/models", true), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/models", false), Dialect::Chat);
-        assert_eq!(error_dialect("/v1/messages/count_tokens", false), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/files", true), Dialect::Chat);
+        assert_eq!(error_dialect("/v1/models", DialectHeaders::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/models", DialectHeaders::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/v1/messages/count_tokens", DialectHeaders::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/files", DialectHeaders::Messages), Dialect::Chat);
     }
 
     #[test]
     fn errors_of_an_unknown_path_follow_the_clients_dialect() {
-        assert_eq!(error_dialect("/anything", true), Dialect::Messages);
-        assert_eq!(error_dialect("/anything", false), Dialect::Chat);
-        assert_eq!(error_dialect("/models", true), Dialect::Messages);
-        assert_eq!(error_dialect("//v1/models", false), Dialect::Chat);
-        assert_eq!(error_dialect("/messages", false), Dialect::Messages);
-        assert_eq!(error_dialect("//v1/messages", false), Dialect::Messages);
-        assert_eq!(error_dialect("/v1/messages/batches", false), Dialect::Messages);
-        assert_eq!(error_dialect("/v1//chat/completions", false), Dialect::Chat);
+        assert_eq!(error_dialect("/anything", DialectHeaders::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("/anything", DialectHeaders::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/models", DialectHeaders::Messages), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/models", DialectHeaders::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/messages", DialectHeaders::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("//v1/messages", DialectHeaders::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/messages/batches", DialectHeaders::Absent), Dialect::Messages);
+        assert_eq!(error_dialect("/v1//chat/completions", DialectHeaders::Absent), Dialect::Chat);
+        assert_eq!(error_dialect("/anything", DialectHeaders::ApiKey), Dialect::Messages);
+        assert_eq!(error_dialect("/v1/models", DialectHeaders::ApiKey), Dialect::Chat);
+        let of = |sent: &[&str]| DialectHeaders::of_request(|name| sent.contains(&name));
+        assert_eq!(of(&["anthropic-beta", "x-api-key"]), DialectHeaders::Messages);
+        assert_eq!(of(&["anthropic-version"]), DialectHeaders::Messages);
+        assert_eq!(of(&["x-api-key"]), DialectHeaders::ApiKey);
+        assert_eq!(of(&["authorization"]), DialectHeaders::Absent);
     }
 
     #[test]
@@ -288,7 +320,7 @@ mod tests {
         ] {
             let (endpoint, tail) = find(&method, path).unwrap();
             assert_eq!((endpoint.name(), tail), (name, "resp_1"));
-            assert_eq!(error_dialect(path, false), Dialect::Responses);
+            assert_eq!(error_dialect(path, DialectHeaders::Absent), Dialect::Responses);
         }
         assert_eq!(
             find(&Method::POST, "/v1/responses/compact").err().unwrap().code,

@@ -1,7 +1,7 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that clients of the chat dialect and of the
 //! messages dialect understand.
 
-use super::{Endpoint, EndpointFuture, decode_segment};
+use super::{Endpoint, EndpointFuture, decode_segment, unknown};
 use crate::auth::key_cache::Principal;
 use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
@@ -118,7 +118,10 @@ impl Endpoint for GetModel {
             let (name, _) = penstock_routing::split_flavor(&asked);
             let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
             let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
-            let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
+            let card = found.ok_or_else(|| match unknown::is_repeated_path(name) {
+                true => unknown::not_found(&format!("/v1/{name}")),
+                false => unknown_model(&x.config, name),
+            })?;
             let item = penstock_catalog::serialize_item(card, name, detail);
             Ok(x.send_json(200, item).await)
         })

@@ -36,6 +36,11 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("show", "/v1/models", ""),
     ("model", "/v1/models", ""),
     ("engines", "/v1/models", ""),
+    ("speech", "/v1/audio/speech", ""),
+    ("transcribe", "/v1/audio/transcriptions", ""),
+    ("transcriptions", "/v1/audio/transcriptions", ""),
+    ("images/generate", "/v1/images/generations", ""),
+    ("image/generate", "/v1/images/generations", ""),
 ];
 
 /// Features of the APIs of other services that this API does not offer.
@@ -97,8 +102,62 @@ fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
         if let Some((_, right, more)) = renamed {
             return Some((right, more));
         }
+        let paths = ENDPOINTS.iter().map(|endpoint| endpoint.path());
+        let misspelled = paths.filter_map(|path| Some((misspelling_distance(path, rest)?, path)));
+        if let Some((_, path)) = misspelled.min() {
+            return Some((path, ""));
+        }
     }
     None
+}
+
+/// Returns the number of edits between these segments and an endpoint's path after its version; `None` if there are too
+/// many for a misspelling.
+fn misspelling_distance(path: &str, segments: &[&str]) -> Option<usize> {
+    let pattern = endpoint_pattern(path)?;
+    if pattern.contains('*') || pattern.split('/').count() != segments.len() {
+        return None;
+    }
+    let mut sum = 0;
+    for (part, segment) in pattern.split('/').zip(segments) {
+        let most = part.len() / LETTERS_PER_EDIT;
+        if part.len().abs_diff(segment.len()) > most {
+            return None;
+        }
+        let distance = edit_distance(part.as_bytes(), segment.as_bytes());
+        if distance > most {
+            return None;
+        }
+        sum += distance;
+    }
+    Some(sum)
+}
+
+/// Number of letters of a segment for each edit that makes a misspelling of it.
+const LETTERS_PER_EDIT: usize = 5;
+
+/// Returns the number of insertions, deletions and replacements of letters that make two words equal, ignoring case.
+fn edit_distance(one: &[u8], other: &[u8]) -> usize {
+    let mut costs: Vec<usize> = (0..=other.len()).collect();
+    for (row, letter) in one.iter().enumerate() {
+        let mut next = vec![row + 1];
+        for ((with, diagonal), above) in other.iter().zip(&costs).zip(costs.iter().skip(1)) {
+            let replaced = diagonal + usize::from(!letter.eq_ignore_ascii_case(with));
+            let left = next.last().copied().unwrap_or(row);
+            next.push(replaced.min(above + 1).min(left + 1));
+        }
+        costs = next;
+    }
+    costs.last().copied().unwrap_or_default()
+}
+
+/// Returns true if a text behind another path is the path of an endpoint, such as `v1/models` in `/v1/models/v1/models`.
+pub(super) fn is_repeated_path(tail: &str) -> bool {
+    let segments = significant_segments(tail);
+    ENDPOINTS.iter().any(|endpoint| {
+        let path = endpoint.path();
+        !path.contains('*') && matches_endpoint(path, &segments)
+    })
 }
 
 fn not_offered(segments: &[&str]) -> Option<&'static str> {
@@ -126,9 +185,14 @@ fn lacks_version_prefix(path: &str) -> bool {
     path.split('/').find(|segment| !segment.is_empty()).is_some_and(|segment| !is_prefix(segment))
 }
 
+/// Returns an endpoint's path after its version.
+fn endpoint_pattern(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/"))
+}
+
 /// Returns true if these segments match an endpoint's path after its version. A `*` matches one segment.
 fn matches_endpoint(path: &str, segments: &[&str]) -> bool {
-    let Some(pattern) = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/")) else { return false };
+    let Some(pattern) = endpoint_pattern(path) else { return false };
     pattern.split('/').count() == segments.len()
         && pattern
             .split('/')
@@ -191,10 +255,34 @@ mod tests {
             ("/v1/images/edits", "/v1/images/generations"),
             ("/files/file-1/content", "/v1/files/{id}/content"),
             ("/api/tags", "/v1/models"),
+            ("/v1/images/generate", "/v1/images/generations"),
+            ("/v1/image/generations", "/v1/images/generations"),
+            ("/v1/chat/completion", "/v1/chat/completions"),
+            ("/chat/completoins", "/v1/chat/completions"),
+            ("/v1/audio/transcription", "/v1/audio/transcriptions"),
+            ("/v1/messages/count_token", "/v1/messages/count_tokens"),
+            ("/v1/messages/count-tokens", "/v1/messages/count_tokens"),
+            ("/v1/speech", "/v1/audio/speech"),
+            ("/v1/moderation", "/v1/moderations"),
+            ("/v1/embedings", "/v1/embeddings"),
         ] {
             let (named, message) = suggestion(path);
             assert_eq!(named.as_deref(), Some(right), "{path}: {message}");
             assert!(message.contains(right), "{path}: {message}");
+        }
+    }
+
+    #[test]
+    fn edits_of_words_are_counted() {
+        for (one, other, distance) in [
+            ("messages", "messages", 0),
+            ("messages", "Message", 1),
+            ("completions", "completoins", 2),
+            ("count_tokens", "count-token", 2),
+            ("files", "", 5),
+            ("", "", 0),
+        ] {
+            assert_eq!(edit_distance(one.as_bytes(), other.as_bytes()), distance, "{one} {other}");
         }
     }
 

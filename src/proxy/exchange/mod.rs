@@ -11,7 +11,7 @@ use crate::limits::admission_control::AdmissionPermit;
 use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
 use crate::proxy::RequestOrigin;
 use crate::proxy::downstream::Downstream;
-use crate::proxy::endpoint::{self, Endpoint};
+use crate::proxy::endpoint::{self, DialectHeaders, Endpoint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
@@ -129,8 +129,8 @@ impl Exchange<'_> {
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let dialect =
-            endpoint::error_dialect(caller.path(), caller.header_field("anthropic-version").is_some());
+        let headers = DialectHeaders::of_request(|name| caller.header_field(name).is_some());
+        let dialect = endpoint::error_dialect(caller.path(), headers);
         let state = &mut *self.state;
         state.origin = CrossOrigin::from_request(
             caller.header_field(header::ORIGIN),

@@ -2,7 +2,7 @@
 
 mod operations;
 
-use super::{ENDPOINTS, Endpoint, error_dialect};
+use super::{DialectHeaders, ENDPOINTS, Endpoint, error_dialect};
 pub use operations::{BYTES, EVENTS, FORM, JSON, Operation, WorkKind};
 use operations::{error_codes, parameter};
 use penstock_core::ErrorCode;
@@ -181,8 +181,8 @@ fn describe_code(code: ErrorCode) -> String {
 
 /// Returns the schema of the body of error responses for a path.
 fn error_schema(path: &str) -> Value {
-    let [plain, versioned] =
-        [false, true].map(|anthropic| error_dialect(path, anthropic).spec().http.error_schema);
+    let [plain, versioned] = [DialectHeaders::Absent, DialectHeaders::Messages]
+        .map(|headers| error_dialect(path, headers).spec().http.error_schema);
     if plain == versioned {
         return schema_reference(plain);
     }
