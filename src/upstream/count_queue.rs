@@ -4,8 +4,10 @@
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::telemetry::off_thread::{BlockingHandles, run_on_blocking_thread};
-use crate::upstream::config_snapshot::ConfigSnapshot;
-use penstock_core::ApiError;
+use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
+use crate::upstream::offer::{OfferState, SelectionTime};
+use penstock_core::{ApiError, InferenceRequest, OfferFacts, OfferFilters};
+use penstock_routing::{BATCH, split_flavor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,9 +29,34 @@ pub struct TokenCountContext {
     pub account: Arc<str>,
     /// Longest wait for a permit; `None` for a line of a batch.
     pub wait: Option<Duration>,
+    /// Time at which the filters of the request are compared with the offers.
+    pub moment: SelectionTime,
 }
 
 impl TokenCountContext {
+    /// Returns the offers of a model to which the filters of the request admit its prompt.
+    pub fn admitted_offers<'c>(
+        &'c self,
+        model: &'c ModelState,
+        ask: &'c InferenceRequest,
+    ) -> impl Iterator<Item = &'c Arc<OfferState>> {
+        self.offers(model).filter(|offer| {
+            let allows = |filters: &OfferFilters| filters.allows_all(&self.filter_facts(offer, ask));
+            ask.filters.as_deref().is_none_or(allows)
+        })
+    }
+
+    /// Returns the offers of a model.
+    pub fn offers<'c>(&'c self, model: &'c ModelState) -> impl Iterator<Item = &'c Arc<OfferState>> {
+        model.offers.iter().filter_map(|index| self.config.offers.get(*index))
+    }
+
+    /// Returns the properties of an offer that the filters of this request compare.
+    pub fn filter_facts<'o>(&self, offer: &'o OfferState, ask: &InferenceRequest) -> OfferFacts<'o> {
+        let is_batch = self.wait.is_none() || split_flavor(&ask.model).1 == Some(BATCH);
+        offer.filter_facts(self.moment, is_batch)
+    }
+
     /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer needed. The work
     /// holds its permit until it ends.
     ///

@@ -32,6 +32,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// Time at which offers are selected, by both clocks of the process.
+#[derive(Clone, Copy)]
+pub struct SelectionTime {
+    /// Time of the steady clock.
+    pub steady: Duration,
+    /// Time by the calendar clock, Unix seconds.
+    pub unix_seconds: u64,
+}
+
 /// An offer and its state.
 pub struct OfferState {
     /// Settings of the offer.
@@ -222,16 +231,16 @@ impl OfferState {
         self.adapter_head.as_ref()
     }
 
-    /// Returns the properties of the offer that filters compare, for a request at the time `at`, Unix seconds. `batch`
-    /// selects the price of batches.
-    pub fn filter_facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
+    /// Returns the properties of the offer that filters compare, for a request at this time. `batch` selects the price
+    /// of batches.
+    pub fn filter_facts(&self, moment: SelectionTime, batch: bool) -> OfferFacts<'_> {
         let site = &self.offer.provider.location;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {
             country: &site.code,
-            input_cost: self.pricing.input_price(at).map(halved),
+            input_cost: self.pricing.input_price(moment.unix_seconds).map(halved),
             carbon_intensity: site.grid.g_per_kwh,
-            speed: self.latency_stats.lock().tokens_per_second(now),
+            speed: self.latency_stats.lock().tokens_per_second(moment.steady),
         }
     }
 

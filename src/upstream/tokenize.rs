@@ -61,15 +61,15 @@ impl TokenizeBackoff {
 /// Failure of an engine: no connection, no answer, or an invalid answer.
 struct TokenizeFailure;
 
-/// Returns the token count of the first engine that supports counting this prompt.
+/// Returns the token count of the first engine that supports counting this prompt. Only offers that meet the filters of
+/// the request are asked, because the call contains the whole prompt.
 pub async fn count_at_provider(
     counting: &TokenCountContext,
     model: &ModelState,
     ask: &InferenceRequest,
 ) -> Option<u64> {
-    let offers = model.offers.iter().filter_map(|index| counting.config.offers.get(*index));
     let mut until = clock::cached_now() + COUNT_TIMEOUT;
-    for offer in offers {
+    for offer in counting.admitted_offers(model, ask) {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
         let began = clock::cached_now();
         let Some(first_call) = first_call(counting, offer, shape, ask).await else { continue };

@@ -7,15 +7,20 @@ use serde_json::{Value, json};
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
+/// Returns the configuration of a provider in Finland at a low price.
+fn finland_block(finland: &Provider, lines: &str) -> String {
+    format!(
+        "\n[[providers]]\nid = \"finland\"\noperator = \"Test\"\ncountry = \"FI\"\ncity = \"Helsinki\"\n\
+         base_url = \"http://{}/v1\"\n{lines}\n[[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n\
+         price = {{ input = 0.05, output = 0.1 }}\n",
+        finland.address
+    )
+}
+
 /// France at a high price, Finland at a low one.
 async fn running() -> (Provider, Provider, Running) {
     let (france, finland) = (Provider::start().await, Provider::start().await);
-    let block = format!(
-        "\n[[providers]]\nid = \"finland\"\noperator = \"Test\"\ncountry = \"FI\"\ncity = \"Helsinki\"\n\
-         base_url = \"http://{}/v1\"\n{PATIENT}\n[[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n\
-         price = {{ input = 0.05, output = 0.1 }}\n",
-        finland.address
-    );
+    let block = finland_block(&finland, PATIENT);
     let dear = "price = { input = 9.0, output = 9.0 }";
     let running = Bench::new().provider_with("france", &france, PATIENT, dear).more(&block).start().await;
     (france, finland, running)
@@ -119,4 +124,43 @@ async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
     let answer = ask(&running, CHAT, json!({"filters": {"min_speed_tps": 0.000_1}})).await;
     assert_eq!(answer.header("x-penstock-provider"), Some("finland"));
     assert_eq!((france.calls(), finland.calls()), (1, 2));
+}
+
+/// Tests that an engine that the filters exclude does not get the prompt to count its tokens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_excluded_engine_does_not_count_tokens() {
+    let engine = format!("{PATIENT}\ntokenize = \"vllm\"");
+    for path in [CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/responses/input_tokens"] {
+        let (france, finland) = (Provider::start().await, Provider::start().await);
+        let bench = Bench::new().model("context_length = 64").provider_with("france", &france, &engine, "");
+        let running = bench.more(&finland_block(&finland, &engine)).start().await;
+        let in_country = |country: &str| {
+            let long = "too long ".repeat(100);
+            let text = json!([{"role": "user", "content": long}]);
+            let conversation = if path.starts_with("/v1/responses") { "input" } else { "messages" };
+            let mut body = json!({"model": "m", conversation: text, "filters": {"countries": [country]}});
+            if path == MESSAGES {
+                body["max_tokens"] = json!(5);
+            }
+            body
+        };
+        let refused = running.client.post(path, &in_country("US")).await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text());
+        assert_eq!((france.calls(), finland.calls()), (0, 0), "{path}");
+        // The engine does not answer with a count, so an estimate follows.
+        running.client.post(path, &in_country("FI")).await;
+        let is_count = |path: &str| path == "/tokenize" || path.ends_with("/count_tokens");
+        assert!(finland.seen().iter().any(|seen| is_count(&seen.path)), "{path}");
+        assert_eq!(france.calls(), 0, "{path}: {:?}", france.seen());
+    }
+    let (france, finland, running) = running().await;
+    for path in ["/v1/messages/count_tokens", "/v1/responses/input_tokens"] {
+        let mut body = json!({"model": "m", "filters": {"countries": ["US"]}});
+        let conversation = if path.starts_with("/v1/responses") { "input" } else { "messages" };
+        body[conversation] = json!([{"role": "user", "content": "hi"}]);
+        let refused = running.client.post(path, &body).await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text());
+        assert!(refused.text().contains("filters.countries"), "{path}: {}", refused.text());
+    }
+    assert_eq!(france.calls() + finland.calls(), 0);
 }

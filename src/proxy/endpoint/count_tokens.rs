@@ -4,6 +4,7 @@ use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
 use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
+use crate::proxy::failover::check_filters;
 use crate::proxy::filters::model_for_request;
 use bytes::Bytes;
 use http::Method;
@@ -61,7 +62,7 @@ impl Endpoint for CountTokens {
 /// its key and account, but its tokens do not count.
 ///
 /// # Errors
-/// Returns a refusal of the limits, of an unknown model, or of the count.
+/// Returns a refusal of the limits, of an unknown model, of filters that no offer meets, or of the count.
 pub(super) async fn count_prompt(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
@@ -69,8 +70,9 @@ pub(super) async fn count_prompt(
     let (entry, _) = x.acquire_provisional()?;
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
-    x.reserve_limits(entry, &CostEstimate::default())?;
     let counting = x.token_count_context();
+    check_filters(&counting, &model, ask)?;
+    x.reserve_limits(entry, &CostEstimate::default())?;
     tokio::select! {
         biased;
         count = context_window::count_prompt_tokens(&counting, &model, ask) => count.map(Some),

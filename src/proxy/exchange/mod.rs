@@ -18,6 +18,7 @@ use crate::telemetry::request_id::RequestId;
 use crate::telemetry::{AccessRecord, TraceContext};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::count_queue::TokenCountContext;
+use crate::upstream::offer::SelectionTime;
 use bytes::Bytes;
 use http::header;
 use penstock_core::{ApiError, Dialect};
@@ -288,6 +289,10 @@ impl Exchange<'_> {
             config: self.config.clone(),
             account: self.principal.account.id.clone(),
             wait,
+            moment: SelectionTime {
+                steady: self.app.clock.steady_now(),
+                unix_seconds: self.app.clock.unix_seconds(),
+            },
         }
     }
 

@@ -1,9 +1,31 @@
 //! Refusal of a request if no offer of the model meets its filters: it names the filter and the available values.
 
-use penstock_core::{ApiError, OfferFacts, OfferFilter, OfferFilters};
+use crate::upstream::config_snapshot::ModelState;
+use crate::upstream::count_queue::TokenCountContext;
+use penstock_core::{ApiError, InferenceRequest, OfferFacts, OfferFilter, OfferFilters};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
+
+/// Checks that an offer of the model or of its fallback models meets the filters of the request.
+///
+/// # Errors
+/// Returns the refusal that a generation with these filters gets.
+pub fn check_filters(
+    counting: &TokenCountContext,
+    model: &ModelState,
+    ask: &InferenceRequest,
+) -> Result<(), ApiError> {
+    let Some(filters) = &ask.filters else { return Ok(()) };
+    let fallbacks = model.model.fallbacks.iter().filter_map(|id| counting.config.model(id));
+    let is_met = |model: &ModelState| counting.admitted_offers(model, ask).next().is_some();
+    if is_met(model) || fallbacks.into_iter().any(|model| is_met(model)) {
+        return Ok(());
+    }
+    let facts: Vec<OfferFacts<'_>> =
+        counting.offers(model).map(|offer| counting.filter_facts(offer, ask)).collect();
+    Err(unmet_filters_error(filters, &facts))
+}
 
 /// Returns the refusal of a request whose filters are met by none of the offers with these facts.
 pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {

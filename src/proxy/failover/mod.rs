@@ -28,7 +28,8 @@ pub mod wait;
 
 pub(crate) use attempt::AttemptError;
 pub(crate) use fan::ChoiceUsage;
-pub use select::{CandidateSet, SelectionTime};
+pub use filtered::check_filters;
+pub use select::CandidateSet;
 pub use settle::{FLAVOR_HEADER, image_work};
 
 use crate::billing::Hold;

@@ -5,7 +5,7 @@ use crate::proxy::context_window::{self, ContextBudget, WindowFit};
 use crate::telemetry::SessionOutcome;
 use crate::upstream::cache_affinity::PlannedSession;
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
-use crate::upstream::offer::OfferState;
+use crate::upstream::offer::{OfferState, SelectionTime};
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use crate::upstream::wire_format::WireFormat;
@@ -54,15 +54,6 @@ pub struct CandidateSet {
     pub session: Option<RequestSession>,
     /// True if the client chose a flavor other than `:balanced`.
     is_narrow_flavor: bool,
-}
-
-/// Time at which candidates are selected, by both clocks of the process.
-#[derive(Clone, Copy)]
-pub struct SelectionTime {
-    /// Time of the steady clock.
-    pub steady: Duration,
-    /// Time by the calendar clock, Unix seconds.
-    pub unix_seconds: u64,
 }
 
 /// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
@@ -280,10 +271,8 @@ impl CandidateSet {
         able: &mut Vec<AbleOffer<'_>>,
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
-        let facts: Vec<OfferFacts<'_>> = able
-            .iter()
-            .map(|one| one.offer.filter_facts(moment.steady, moment.unix_seconds, self.batch))
-            .collect();
+        let facts: Vec<OfferFacts<'_>> =
+            able.iter().map(|one| one.offer.filter_facts(moment, self.batch)).collect();
         if !facts.iter().any(|facts| filters.allows_all(facts)) {
             return Err(filtered::unmet_filters_error(filters, &facts));
         }

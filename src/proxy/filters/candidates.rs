@@ -3,7 +3,7 @@
 use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
-use crate::proxy::failover::{CandidateSet, SelectionTime};
+use crate::proxy::failover::CandidateSet;
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use penstock_core::{ApiError, ErrorCode, InferenceRequest};
 use penstock_limits::{CostEstimate, WorkClass};
@@ -66,7 +66,6 @@ pub(super) async fn select(
     if model.model.affinity && !line {
         selection.session = request_session(&x.principal.account.id, ask, x.caller.header_fields());
     }
-    let moment = SelectionTime { steady: x.app.clock.steady_now(), unix_seconds: x.app.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {
@@ -83,7 +82,7 @@ pub(super) async fn select(
                 if let Some(count) = count {
                     selection.add_count(&candidate.model.card.id, count);
                 }
-                if let Err(lacks) = selection.add_model(live, &candidate, flavor, ask, moment) {
+                if let Err(lacks) = selection.add_model(live, &candidate, flavor, ask, counting.moment) {
                     refusal.get_or_insert(lacks);
                 }
             }
