@@ -231,13 +231,26 @@ impl InferenceRequest {
         let most = target.capabilities.max_output.unwrap_or(window).min(window);
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
         let output = cap.saturating_mul(self.generations());
-        // Each input of an embedding request and each document has its own context window.
-        let input = if matches!(self.task, InferenceTask::Chat) {
-            self.max_input_tokens().min(window)
-        } else {
-            self.max_input_tokens()
+        UsageBounds { input: self.max_input_tokens_within(window), output, delivered: u64::MAX }
+    }
+
+    /// Upper bound of the prompt tokens that a model with this context window can read: each prompt of a text
+    /// completion, each input of an embedding and each document has the whole window.
+    #[must_use]
+    pub fn max_input_tokens_within(&self, window: u64) -> u64 {
+        let texts = match &self.task {
+            InferenceTask::Chat => 1,
+            InferenceTask::Complete(task) => task.prompts.len(),
+            InferenceTask::Embed(task) => task.inputs.len(),
+            InferenceTask::Rerank(task) => task.documents.len(),
+            InferenceTask::Passthrough(task) => task.texts.len(),
+            // Images and audio are not charged by the tokens of their prompt.
+            InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) => {
+                return self.max_input_tokens();
+            }
         };
-        UsageBounds { input, output, delivered: u64::MAX }
+        let texts = u64::try_from(texts.max(1)).unwrap_or(u64::MAX);
+        self.max_input_tokens().min(window.saturating_mul(texts))
     }
 
     /// Number of texts that the request generates, at least 1.
@@ -300,5 +313,72 @@ impl InferenceRequest {
     pub fn member_value(&self, name: &str) -> Option<&[u8]> {
         let value = self.body.get(self.members.get(name)?.value.clone())?;
         (value != b"null").then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inference_task::{
+        CompletionTask, EmbeddingInputs, EmbeddingTask, PassthroughTask, RerankTask,
+    };
+    use crate::request_adjustment::RequestAdjustment;
+    use crate::traits::OfferCapabilities;
+    use crate::usage::WorkDone;
+
+    fn input_bound(task: InferenceTask) -> u64 {
+        let body = Bytes::from(vec![b'x'; 8_000_000]);
+        let request = InferenceRequest {
+            prompt_bytes: 8_000_000,
+            ..InferenceRequest::for_task(ModelKind::Chat, body, BodyMembers::default(), "m".into(), task)
+        };
+        let capabilities =
+            OfferCapabilities { context_length: Some(131_072), ..OfferCapabilities::default() };
+        let target = AttemptTarget {
+            model: "m",
+            dialect: Dialect::Chat,
+            capabilities: &capabilities,
+            preset: &[],
+            max_tokens: None,
+            adjustment: RequestAdjustment::default(),
+            answer_model: "m",
+            id: "1",
+            created: 0,
+        };
+        request.usage_bounds(&target).input
+    }
+
+    #[test]
+    fn each_text_is_bounded_by_a_window_of_its_own() {
+        let two = || vec![Bytes::from_static(b"\"a\""); 2];
+        let complete = InferenceTask::Complete(CompletionTask {
+            prompts: two(),
+            has_token_ids: false,
+            echo: false,
+            choices_per_prompt: 3,
+            generations_per_prompt: 5,
+        });
+        let embed = InferenceTask::Embed(EmbeddingTask {
+            inputs: EmbeddingInputs::Texts(two()),
+            is_verbatim: true,
+            as_base64: false,
+            dimensions: None,
+        });
+        let rerank = InferenceTask::Rerank(RerankTask {
+            query: Bytes::from_static(b"\"q\""),
+            documents: two(),
+            top_n: None,
+            return_documents: false,
+        });
+        let moderate = InferenceTask::Passthrough(PassthroughTask {
+            texts: two(),
+            max_work: WorkDone::Unknown,
+            content_type: None,
+            delivery: PassthroughDelivery::Complete,
+        });
+        for task in [complete, embed, rerank, moderate] {
+            assert_eq!(input_bound(task), 2 * 131_072);
+        }
+        assert_eq!(input_bound(InferenceTask::Chat), 131_072);
     }
 }

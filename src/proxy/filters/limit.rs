@@ -90,7 +90,11 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64)
         InferenceTask::Chat
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
-        | InferenceTask::Rerank(_) => WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() }),
+        | InferenceTask::Rerank(_) => {
+            let most = ask.max_input_tokens_within(offer.offer.context_length);
+            let input = input.min(most.saturating_mul(ask.prompt_repetitions()));
+            WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
+        }
         InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
             reserve::media_work(offer, ask)
         }

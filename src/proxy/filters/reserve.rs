@@ -74,16 +74,12 @@ async fn reserve_credits(
 
 /// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
-    let input = ask.max_input_tokens();
+    let window = offer.offer.context_length;
+    let input = ask.max_input_tokens_within(window);
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
-            let window = offer.offer.context_length;
             // Each choice that is requested separately has the complete prompt.
-            let input = match ask.task {
-                // Each prompt has its own window.
-                InferenceTask::Complete(_) => input,
-                _ => input.min(window).saturating_mul(ask.prompt_repetitions()),
-            };
+            let input = input.saturating_mul(ask.prompt_repetitions());
             let cap =
                 ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
             let output = cap.saturating_mul(ask.generations());
