@@ -200,3 +200,47 @@ async fn a_conversation_leaves_an_offer_that_is_gone_and_stays_at_the_next() {
     let metrics = running.admin().get("/metrics").await.text();
     assert!(metrics.contains(r#"penstock_session_requests_total{model="m",outcome="moved"} 1"#), "{metrics}");
 }
+
+/// Takes four turns of three conversations of `/v1/responses`, whose prompts have different beginnings unless they are
+/// stored; returns the numbers of new and of returning sessions.
+async fn responses_sessions(names: impl Fn(usize) -> Value, is_stored: bool) -> (u64, u64) {
+    let providers = Providers::start(4).await;
+    let running = providers.bench().start().await;
+    let client = running.key(&json!({"name": "storing", "store_responses": true})).await;
+    for number in 0..3 {
+        let mut previous = Value::Null;
+        for turn in 0..4 {
+            let input = format!("Conversation {number}, turn {turn}. {}", "Tell me of mills. ".repeat(6));
+            let mut body = json!({"model": "m", "input": input, "max_output_tokens": 24, "store": is_stored,
+                "previous_response_id": previous});
+            body.as_object_mut().unwrap().extend(names(number).as_object().unwrap().clone());
+            let answer = client.post("/v1/responses", &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            if is_stored {
+                previous = answer.json()["id"].clone();
+            }
+        }
+    }
+    let metrics = running.admin().get("/metrics").await.text();
+    let count = |outcome: &str| {
+        let series = format!("penstock_session_requests_total{{model=\"m\",outcome=\"{outcome}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        line.map_or(0, |number| number.parse().unwrap())
+    };
+    (count("new"), count("stayed"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_a_responses_request_name_its_session() {
+    let by_key = responses_sessions(|number| json!({"prompt_cache_key": format!("k{number}")}), false).await;
+    assert_eq!(by_key, (3, 9));
+    for name in ["session_id", "thread_id", "conversation_id"] {
+        let names = |number: usize| json!({"metadata": {name: format!("s{number}")}});
+        assert_eq!(responses_sessions(names, false).await, (3, 9), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_beginning_of_a_stored_conversation_names_its_session() {
+    assert_eq!(responses_sessions(|_| json!({}), true).await, (3, 9));
+}

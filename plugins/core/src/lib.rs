@@ -51,8 +51,8 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoreAccess,
-    StoredInput,
+    MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, SessionMembers,
+    StoreAccess, StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{
@@ -62,6 +62,6 @@ pub use traits::{
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
 pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
-    FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds, UsageSource,
-    WorkDone,
+    FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
+    UsageSource, WorkDone,
 };

@@ -47,6 +47,29 @@ pub struct ResponsesDetails {
     pub stored_input: Option<StoredInput>,
     /// True if the request asks for a background response.
     pub in_background: bool,
+    /// Members that may name the session of the request.
+    pub session: SessionMembers,
+}
+
+/// Members of a responses request that may name its session, as JSON values. The chat form has none of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionMembers {
+    /// `prompt_cache_key` of the request.
+    pub prompt_cache_key: Option<Box<[u8]>>,
+    /// `metadata` of the request.
+    pub metadata: Option<Box<[u8]>>,
+}
+
+impl SessionMembers {
+    /// Returns the value of a member; `None` if the request does not have it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        match name {
+            "prompt_cache_key" => self.prompt_cache_key.as_deref(),
+            "metadata" => self.metadata.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// Input of a response that is stored.

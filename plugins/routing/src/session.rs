@@ -122,7 +122,13 @@ fn session_header<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> Opt
 
 /// Returns the content of a top-level string, with its escapes; `None` if it is absent, empty or not a string.
 fn string_member<'r>(request: &'r InferenceRequest, name: &str) -> Option<&'r [u8]> {
-    request.member_value(name).and_then(string_content)
+    session_member(request, name).and_then(string_content)
+}
+
+/// Returns a member of the body, or of the responses request from which the body was converted.
+fn session_member<'r>(request: &'r InferenceRequest, name: &str) -> Option<&'r [u8]> {
+    let converted = || request.responses.as_ref().and_then(|details| details.session.get(name));
+    request.member_value(name).or_else(converted)
 }
 
 fn string_content(value: &[u8]) -> Option<&[u8]> {
@@ -132,7 +138,7 @@ fn string_content(value: &[u8]) -> Option<&[u8]> {
 /// Returns the session and the user in `metadata`. Claude Code puts the session into the user string; such a string
 /// counts as the session. Any other user may have several conversations.
 fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
-    let Some(metadata) = request.member_value("metadata") else { return (None, None) };
+    let Some(metadata) = session_member(request, "metadata") else { return (None, None) };
     let mut members = json::members(metadata);
     let (mut session, mut user) = (None, None);
     while let Some((name, value)) = members.next_raw() {

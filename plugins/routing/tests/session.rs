@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use penstock_core::{BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind};
+use penstock_core::{
+    BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind, ResponsesDetails, SessionMembers,
+};
 use penstock_json_scan::json;
 use penstock_routing::{SESSION_HEADERS, SessionKey, request_session};
 
@@ -58,6 +60,25 @@ fn the_beginning_of_a_messages_request_ignores_marks_of_the_cache() {
         first
     );
     assert_ne!(key(&body("", "").replace("Hello", "Hallo"), &[]), first);
+}
+
+#[test]
+fn members_that_the_chat_form_of_a_responses_request_lacks_name_a_session() {
+    let converted = |session: SessionMembers| {
+        let details = ResponsesDetails { session, ..ResponsesDetails::default() };
+        let request = InferenceRequest { responses: Some(Box::new(details)), ..request(FIRST) };
+        request_session("acct_1", &request, std::iter::empty()).map(|session| session.key)
+    };
+    let json = |text: &str| Some(text.as_bytes().into());
+    let by_key =
+        converted(SessionMembers { prompt_cache_key: json("\"k\""), metadata: json(r#"{"thread_id":"t"}"#) });
+    assert_eq!(by_key, key(r#"{"prompt_cache_key":"k"}"#, &[]));
+    for name in ["session_id", "thread_id", "conversation_id"] {
+        let metadata = json(&format!(r#"{{"a":"b","{name}":"t"}}"#));
+        let session = converted(SessionMembers { prompt_cache_key: json("null"), metadata });
+        assert_eq!(session, key(r#"{"metadata":{"thread_id":"t"}}"#, &[]), "{name}");
+    }
+    assert_eq!(converted(SessionMembers::default()), key(FIRST, &[]));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::limits::RequestLimits;
 use crate::members;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, InferenceRequest, ResponseStorage, ResponsesDetails};
+use penstock_core::{ApiError, Dialect, InferenceRequest, ResponseStorage, ResponsesDetails, SessionMembers};
 use penstock_json_scan::tape::JsonTape;
 
 /// Purpose of the request.
@@ -116,8 +116,16 @@ fn convert(
         seals_reasoning: settings.seals_reasoning,
         stored_input,
         in_background,
+        session: session_members(&top),
     };
     Ok(ConvertedRequest { body: out.finish(), details })
+}
+
+/// Copies the members that may name a session. `previous_response_id` is not among them: it differs from turn to turn,
+/// and the stored conversation, which precedes the input, names the session by its beginning.
+fn session_members(top: &RootObject<'_>) -> SessionMembers {
+    let value = |name: &str| top.get(name).map(|value| value.raw().as_bytes().into());
+    SessionMembers { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
 /// Limits for the validation of the converted body. Its size needs no limit, because that of the original body is
