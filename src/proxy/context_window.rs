@@ -2,6 +2,8 @@
 //! the number of tokens that are left for the answer. A request that has too few bytes to exceed the window is never
 //! tokenised.
 
+mod prompts;
+
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::upstream::count_queue::INLINE_COUNT_BYTES;
 pub use crate::upstream::count_queue::TokenCountContext;
@@ -10,7 +12,7 @@ use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
 use crate::upstream::tokenize;
 use bytes::Bytes;
-use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, RequestForm};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestForm};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
@@ -63,16 +65,15 @@ pub async fn check_window(
         InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
             Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
         }
-        // An image prompt that is too long is truncated by the engine; audio has no window. For a text completion the
-        // provider decides, because the prompt may consist of token ids.
-        InferenceTask::Complete(_)
-        | InferenceTask::GenerateImages(_)
-        | InferenceTask::Transcribe(_)
-        | InferenceTask::Passthrough(_) => Ok(None),
+        InferenceTask::Complete(_) => Box::pin(prompts::check_prompts(counting, model, ask)).await,
+        // An image prompt that is too long is truncated by the engine; audio has no window.
+        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
+            Ok(None)
+        }
     }
 }
 
-/// Checks each text against the window. Without a tokenizer the provider decides.
+/// Checks each text against the window. Without a tokenizer the provider decides, except on arrays of token ids.
 async fn check_texts(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -80,14 +81,14 @@ async fn check_texts(
 ) -> Result<(), ApiError> {
     let window = model.model.card.context_length;
     let long = longest_text(&ask.task);
-    if max_prompt_tokens(long, 0, 0) <= window || model.model.tokenizer.is_none() {
+    if max_prompt_tokens(long, 0, 0) <= window {
         return Ok(());
     }
     let (model, task) = (model.clone(), ask.task.clone());
-    let quick = long <= INLINE_COUNT_BYTES;
-    let work = move |stop: &AtomicBool| match &model.model.tokenizer {
-        Some(tokenizer) => longest_token_count(&tokenizer.0, &task, window, stop),
-        None => 0,
+    let quick = ask.body.len() <= INLINE_COUNT_BYTES;
+    let work = move |stop: &AtomicBool| {
+        let counter = model.model.tokenizer.as_ref().map(|tokenizer| &*tokenizer.0);
+        longest_token_count(counter, &task, window, window, stop)
     };
     let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
@@ -98,10 +99,10 @@ fn longest_text(task: &InferenceTask) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
         InferenceTask::Chat
-        | InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
         | InferenceTask::Passthrough(_) => 0,
+        InferenceTask::Complete(task) => most(&task.prompts),
         InferenceTask::Embed(embed) => most(embed.inputs.values()),
         InferenceTask::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
     }
@@ -118,15 +119,24 @@ fn context_exceeded(window: u64, tokens: u64) -> ApiError {
     if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
 }
 
-/// Returns the number of tokens of the longest of the texts that might not fit. The count stops at the first text that
-/// does not fit.
-fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64, stop: &AtomicBool) -> u64 {
+/// Returns the number of tokens of the longest of the texts that may have more than `fits` tokens, or 0. The count stops
+/// at the first text with more than `window` tokens. Without a `counter`, only token ids are counted.
+fn longest_token_count(
+    counter: Option<&TokenCounter>,
+    task: &InferenceTask,
+    fits: u64,
+    window: u64,
+    stop: &AtomicBool,
+) -> u64 {
     let budget = CountBudget { max_tokens: exact_limit(window), stop };
     let count = |json: &Bytes| {
-        let text = serde_json::from_slice::<String>(json).ok();
-        text.and_then(|text| counter.count_text_within(&text, &budget)).unwrap_or(0)
+        let counted = || {
+            let text = serde_json::from_slice::<String>(json).ok()?;
+            counter?.count_text_within(&text, &budget)
+        };
+        prompts::token_id_count(json).or_else(counted).unwrap_or(0)
     };
-    let might = |json: &Bytes, beside: usize| max_prompt_tokens(json.len() + beside, 0, 0) > window;
+    let might = |json: &Bytes, beside: usize| max_prompt_tokens(json.len() + beside, 0, 0) > fits;
     let longest = |texts: &[Bytes], beside: usize, more: u64| {
         let mut most = 0;
         for json in texts.iter().filter(|json| might(json, beside)) {
@@ -139,12 +149,10 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
     };
     match task {
         InferenceTask::Chat
-        | InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
         | InferenceTask::Passthrough(_) => 0,
-        InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
-        // Arrays of token ids are not texts, and count as zero here.
+        InferenceTask::Complete(task) => longest(&task.prompts, 0, 0),
         InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         InferenceTask::Rerank(rerank) => {
             let query = count(&rerank.query);
@@ -181,7 +189,9 @@ async fn check_conversation(
 /// Returns the fit of a request with this token count into an offer's window.
 pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest) -> WindowFit {
     let window = offer.offer.context_length;
-    if minimum_tokens(count) >= window {
+    // A text completion without output (`max_tokens: 0`) may fill the window.
+    let least_output = ask.max_tokens.unwrap_or(1).min(1);
+    if minimum_tokens(count).saturating_add(least_output) > window {
         return WindowFit::TooLong;
     }
     match requested_output(ask, offer)

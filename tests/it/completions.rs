@@ -155,3 +155,55 @@ async fn an_absurd_usage_is_bounded_by_what_was_asked() {
     let usage = &answer.json()["usage"];
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(1), &json!(1)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prompt_tokens_beyond_the_window_are_not_charged() {
+    let provider = Provider::start().await;
+    let body = json!({"id": "x", "choices": [{"index": 0, "text": "word", "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 500_000, "completion_tokens": 1}});
+    provider.always(crate::harness::script::json_answer(200, &body));
+    let running = Bench::new().provider_with("a", &provider, "", "completions = true").start().await;
+    let prompt = "a ".repeat(300_000);
+    let answer = running.client.post(PATH, &json!({"model": "m", "prompt": prompt, "max_tokens": 8})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["usage"]["prompt_tokens"], 131_072);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_that_exceeds_the_window_is_refused_with_both_numbers() {
+    let engine = engine().await;
+    let model = "context_length = 1000\ntokenizer = { builtin = \"gpt-oss\" }";
+    let start = |model: &str| {
+        Bench::new()
+            .model(model)
+            .provider_at("a", &format!("http://{}/v1", engine.address), "", "completions = true")
+            .start()
+    };
+    let (counted, uncounted) = (start(model).await, start("context_length = 1000").await);
+    let ids = |count: u32| (0..count).collect::<Vec<u32>>();
+    for (running, prompt, tokens) in [
+        (&counted, json!("a ".repeat(100_000)), 1..=u64::MAX),
+        (&counted, json!(["short", "a ".repeat(3_000)]), 3_000..=3_001),
+        (&counted, json!(ids(1_000)), 1_000..=1_000),
+        (&uncounted, json!(ids(200_000)), 200_000..=200_000),
+        (&uncounted, json!(["short", ids(1_001)]), 1_001..=1_001),
+    ] {
+        let answer = running.client.post(PATH, &json!({"model": "m", "prompt": prompt})).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        let error = &answer.json()["error"];
+        assert_eq!(error["code"], "INFERENCE_3207", "{error}");
+        assert_eq!(error["details"]["context_length"], 1_000);
+        assert!(tokens.contains(&error["details"]["input_tokens"].as_u64().unwrap()), "{error}");
+    }
+    assert_eq!(engine.control().calls().len(), 0);
+    // An answer that does not fit beside its prompt is shortened; one without output needs no place.
+    for (count, members, sent) in
+        [(990, json!({"max_tokens": 100}), 10), (1_000, json!({"max_tokens": 0, "echo": true}), 0)]
+    {
+        let mut body = json!({"model": "m", "prompt": ids(count)});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let answer = uncounted.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(engine.control().last_call().unwrap().json()["max_tokens"], sent);
+    }
+}
