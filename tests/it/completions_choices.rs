@@ -98,3 +98,16 @@ async fn members_that_steer_an_answer_elsewhere_are_refused_by_name() {
     let answer = running.client.post(PATH, &body).await;
     assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some("response_format")));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_of_best_of_that_are_not_returned_are_charged() {
+    let provider = Provider::start().await;
+    let mut answer = one_answer();
+    answer["usage"]["completion_tokens"] = json!(300);
+    provider.always(json_answer(200, &answer));
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    let body = json!({"model": "c", "prompt": "a", "best_of": 6, "max_tokens": 50});
+    let answer = running.client.post(PATH, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["usage"]["completion_tokens"], 300);
+}

@@ -231,7 +231,8 @@ impl InferenceRequest {
         let most = target.capabilities.max_output.unwrap_or(window).min(window);
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
         let output = cap.saturating_mul(self.generations());
-        UsageBounds { input: self.max_input_tokens_within(window), output, delivered: u64::MAX }
+        let undelivered = cap.saturating_mul(self.generations().saturating_sub(u64::from(self.n.max(1))));
+        UsageBounds { input: self.max_input_tokens_within(window), output, delivered: u64::MAX, undelivered }
     }
 
     /// Upper bound of the prompt tokens that a model with this context window can read: each prompt of a text

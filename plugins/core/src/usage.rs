@@ -31,6 +31,8 @@ pub struct UsageBounds {
     pub output: u64,
     /// Generated tokens that the delivered bytes can contain.
     pub delivered: u64,
+    /// Generated tokens of candidates that are not delivered: `best_of` asks for more texts than are returned.
+    pub undelivered: u64,
 }
 
 impl UsageBounds {
@@ -143,7 +145,7 @@ impl ReportedUsage {
     /// source.
     #[must_use]
     pub fn to_plausible_usage(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
-        let most = bounds.output.min(bounds.delivered);
+        let most = bounds.output.min(bounds.delivered.saturating_add(bounds.undelivered));
         // More cached tokens than prompt tokens are impossible.
         let input = self.input.filter(|input| *input <= bounds.input && self.cached <= *input);
         let output = self.output.filter(|output| *output <= most);
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn a_missing_half_is_counted_and_a_stated_nought_stays() {
         let counted = TokenUsage::estimate(40, 8);
-        let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
+        let bounds = UsageBounds { input: 50, output: 50, delivered: 50, undelivered: 0 };
         let filled = |input, output| {
             let cached = u64::from(input != Some(0));
             let usage =
@@ -269,7 +271,7 @@ mod tests {
             let usage = usage.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
-        let bounds = UsageBounds { input: 100, output: 50, delivered: 40 };
+        let bounds = UsageBounds { input: 100, output: 50, delivered: 40, undelivered: 0 };
         assert_eq!(usage(bounds, 100, 40), (100, 100, 40, 40, UsageSource::Provider));
         assert_eq!(usage(bounds, 101, 40), (10, 0, 40, 40, UsageSource::Overstated));
         assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
@@ -284,8 +286,12 @@ mod tests {
         let bounds = UsageBounds { output: 39, ..bounds };
         assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
         assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));
+        // Candidates of `best_of` that are not delivered are charged too, within the bound of the request.
+        let bounds = UsageBounds { output: 300, undelivered: 250, ..bounds };
+        assert_eq!(usage(bounds, 100, 290), (100, 100, 290, 290, UsageSource::Provider));
+        assert_eq!(usage(bounds, 100, 291), (100, 100, 2, 0, UsageSource::Overstated));
         // The gateway's own count is limited to the allowed amount too.
-        let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX };
+        let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX, undelivered: 0 };
         assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
         assert_eq!(UsageBounds::max_delivered_tokens(2, 5, 3), 5 + 128 + 96);
         assert_eq!(UsageBounds::max_delivered_tokens(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
