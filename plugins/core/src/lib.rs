@@ -62,6 +62,6 @@ pub use traits::{
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
 pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
-    FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
+    DeliveredPart, FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
     UsageSource, WorkDone,
 };

@@ -6,7 +6,7 @@ use crate::inference_request::InferenceRequest;
 use crate::media::GeneratedImage;
 use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
 use crate::upstream_error::UpstreamError;
-use crate::usage::{FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
+use crate::usage::{DeliveredPart, FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
 use bytes::Bytes;
 
 /// Method by which a provider continues an interrupted answer.
@@ -272,7 +272,8 @@ pub trait StreamTranslation: Send {
     /// it, and the usage is marked accordingly.
     fn usage(&self) -> Option<TokenUsage>;
 
-    /// Bytes of generated text passed to the client, used to count tokens if usage is missing.
+    /// Bytes of generated text passed to the client, without an echo of the prompt; used to count tokens if usage is
+    /// missing.
     fn output_bytes(&self) -> usize;
 
     /// Bytes of generated text received from the current provider (text, reasoning and tool calls), including text that
@@ -282,6 +283,12 @@ pub trait StreamTranslation: Send {
 
     /// Gateway's count of the output passed to the client, at most the amount that the request allows.
     fn estimated_usage(&self) -> TokenUsage;
+
+    /// Part of the answer that the client has received so far.
+    fn delivered_part(&self) -> DeliveredPart {
+        let bytes = self.output_bytes();
+        DeliveredPart { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
+    }
 
     /// Usage of the current provider alone: as reported by it, or else counted from the text that it generated,
     /// including text that the client already has from an earlier provider.

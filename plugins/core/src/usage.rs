@@ -35,6 +35,18 @@ pub struct UsageBounds {
     pub undelivered: u64,
 }
 
+/// Part of an answer that its client has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveredPart {
+    /// True if the client has received no text, no reasoning and no tool call.
+    pub is_empty: bool,
+    /// Bytes of generated text that it has received: without an echo of the prompt, and without reasoning that the
+    /// answer does not show.
+    pub bytes: usize,
+    /// Gateway's count of these bytes and of the prompt.
+    pub usage: TokenUsage,
+}
+
 impl UsageBounds {
     /// Tokens of a chat template around the messages.
     pub const TEMPLATE_TOKENS: u64 = 1_024;

@@ -2,6 +2,7 @@
 
 use crate::choices;
 use crate::decode;
+use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::response_constraints::ResponseConstraints;
 use crate::stream_translator::GeneratedOutput;
@@ -93,7 +94,7 @@ impl DecodedAnswer {
         if events.iter().any(unknown) {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        let mut sent = GeneratedOutput::default();
+        let mut sent = GeneratedOutput::new(ask);
         for event in events {
             sent.add_event(&event);
             shape.apply(event, &mut shaped);
@@ -101,7 +102,7 @@ impl DecodedAnswer {
         let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
         // missing.
-        let counted = ask.estimate_unreported_usage(answer.output_bytes());
+        let counted = ask.estimate_unreported_usage(answer.output_bytes() - answer.echoed_bytes(ask));
         let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
@@ -176,6 +177,15 @@ impl DecodedAnswer {
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.choices.iter().map(AnswerChoice::output_bytes).sum()
+    }
+
+    /// Returns the bytes of the texts that repeat the prompt.
+    fn echoed_bytes(&self, ask: &InferenceRequest) -> usize {
+        let mut echo = EchoMeter::new(ask, TokenIdBytes::Typical);
+        for (number, choice) in (0..).zip(&self.choices) {
+            echo.add_text(number, choice.text.iter().map(EscapedText::len).sum());
+        }
+        echo.echoed_bytes()
     }
 
     /// Returns the number of complete choices, if there is at least one and all other choices have not started.

@@ -12,6 +12,7 @@
 pub mod background_response;
 pub mod conformance;
 pub mod decode;
+mod echo;
 pub mod event;
 pub mod item_references;
 pub mod parameters;

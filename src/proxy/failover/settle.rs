@@ -241,9 +241,14 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
         settle_usage(run, &offer, work, work, None, took, None);
         return;
     }
-    let count = reply.estimated_usage();
+    let part = reply.delivered_part();
+    // Reasoning that the answer does not show, and a start event without content, are not charged.
+    if part.is_empty {
+        return;
+    }
+    let count = part.usage;
     // The usage that the provider has reported so far may be lower or higher than that of the delivered part.
-    let delivered = UsageBounds::max_delivered_tokens(0, reply.output_bytes(), 0).max(count.output);
+    let delivered = UsageBounds::max_delivered_tokens(0, part.bytes, 0).max(count.output);
     let usage = match reply.usage() {
         Some(reported) if (count.output..=delivered).contains(&reported.output) => reported,
         Some(reported) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..reported },
@@ -260,7 +265,7 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
 /// Counts the delivered part of a broken stream in the limits; it is not charged.
 pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
     if let (true, Some(reply)) = (run.progress.has_content(), &run.translation) {
-        let count = reply.estimated_usage();
+        let count = reply.delivered_part().usage;
         run.exchange.settle_limits(&ActualCost {
             input: count.input,
             output: count.output,

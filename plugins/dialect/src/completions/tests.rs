@@ -211,3 +211,60 @@ fn log_probabilities_of_a_stream_are_joined_in_a_buffered_answer() {
         json!({"tokens": [" a", " b"], "token_logprobs": [-1, -1]})
     );
 }
+
+/// Returns the counted output and the delivered part of a stream of this text without usage, which is the same however
+/// the stream is cut.
+fn counted_stream(ask: &InferenceRequest, text: &str) -> (u64, DeliveredPart) {
+    let abilities = abilities(true);
+    let choice = json!({"index": 0, "text": text, "finish_reason": "stop"});
+    let stream = format!("data: {}\n\ndata: [DONE]\n\n", json!({"id": "x", "choices": [choice]}));
+    let run = |cut: usize| {
+        let mut reply = completion_translator(true).translate_stream(ask, &target(&abilities));
+        let (bytes, mut out) = (Bytes::from(stream.clone()), OutputBuffer::default());
+        reply.push(bytes.slice(..cut), &mut out).unwrap();
+        reply.push(bytes.slice(cut..), &mut out).unwrap();
+        reply.end(&mut out).unwrap();
+        assert_eq!(reply.attempt_usage().output, reply.estimated_usage().output);
+        (reply.estimated_usage().output, reply.delivered_part())
+    };
+    let whole = run(stream.len());
+    for cut in 0..stream.len() {
+        assert_eq!(run(cut), whole, "cut at {cut}");
+    }
+    whole
+}
+
+#[test]
+fn an_echo_is_not_counted_as_output() {
+    let prompt = "Once \u{e9}\"".repeat(20);
+    let ask = |prompt: Value, echo: bool| {
+        request(&json!({"model": "m", "prompt": prompt, "echo": echo, "stream": true, "max_tokens": 500}))
+    };
+    let echoed = ask(json!(prompt), true);
+    let (tokens, part) = counted_stream(&echoed, &(prompt.clone() + "ok"));
+    assert_eq!((tokens, part.bytes, part.usage.output, part.is_empty), (1, 2, 1, false));
+    // A prompt of which only the echo was delivered is charged without output.
+    let (tokens, part) = counted_stream(&echoed, &prompt);
+    assert_eq!((tokens, part.bytes, part.is_empty), (0, 0, false));
+    let (tokens, _) = counted_stream(&ask(json!(prompt), false), &prompt);
+    assert_eq!(tokens, prompt.len().div_ceil(4) as u64);
+    // The text of token ids is assumed to have four bytes for each.
+    let (tokens, _) = counted_stream(&ask(json!([1, 2, 3]), true), "abcdefghijklmnop");
+    assert_eq!(tokens, 1);
+    let body = |usage: Value| {
+        let choice = json!({"index": 0, "text": prompt.clone() + "ok", "finish_reason": "stop"});
+        Bytes::from(json!({"id": "x", "choices": [choice], "usage": usage}).to_string())
+    };
+    let abilities = abilities(true);
+    let plain = |usage: Value| {
+        let read = completion_translator(true)
+            .translate_buffered(&echoed, &target(&abilities), body(usage))
+            .unwrap();
+        read.usage().unwrap()
+    };
+    assert_eq!(plain(Value::Null).output, 1);
+    // 64 tokens of a choice may have no text.
+    assert_eq!(plain(json!({"prompt_tokens": 9, "completion_tokens": 66})).output, 66);
+    let claimed = plain(json!({"prompt_tokens": 9, "completion_tokens": 67}));
+    assert_eq!((claimed.output, claimed.source), (1, UsageSource::Overstated));
+}

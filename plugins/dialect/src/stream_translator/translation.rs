@@ -1,11 +1,11 @@
 //! Implementation of the stream translation: usage, rescue, and the end of the answer.
 
-use super::{FinishConfidence, GeneratedOutput, StreamTranslator};
+use super::{FinishConfidence, StreamTranslator};
 use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, RescueMode,
-    StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    ApiError, AttemptTarget, DeliveredPart, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
+    RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
 };
 
 impl StreamTranslation for StreamTranslator {
@@ -42,7 +42,7 @@ impl StreamTranslation for StreamTranslator {
 
     fn usage(&self) -> Option<TokenUsage> {
         let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes);
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
         let mut usage = self
             .reported_usage
             .filter(|_| !self.is_continuation)
@@ -54,12 +54,12 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn estimated_usage(&self) -> TokenUsage {
-        TokenUsage::estimate(self.prompt_bytes, self.output_bytes).clamp_to(&self.usage_bounds)
+        TokenUsage::estimate(self.prompt_bytes, self.output_bytes()).clamp_to(&self.usage_bounds)
     }
 
     fn observation(&self) -> OfferObservation {
         let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes);
+        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
         let usage = self
             .reported_usage
             .filter(|_| !self.is_continuation && self.progress >= StreamProgress::Finished);
@@ -83,7 +83,17 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn output_bytes(&self) -> usize {
-        self.output_bytes
+        self.output_bytes - self.echo.echoed_bytes()
+    }
+
+    fn delivered_part(&self) -> DeliveredPart {
+        let unseen = self.hidden_bytes + self.writer.waiting_bytes();
+        let bytes = self.output_bytes().saturating_sub(unseen);
+        DeliveredPart {
+            is_empty: self.output_bytes <= unseen,
+            bytes,
+            usage: TokenUsage::estimate(self.prompt_bytes, bytes).clamp_to(&self.usage_bounds),
+        }
     }
 
     fn generated_bytes(&self) -> usize {
@@ -91,7 +101,8 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn attempt_usage(&self) -> TokenUsage {
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.attempt_bytes);
+        let generated = self.attempt_bytes - self.attempt_echo.echoed_bytes();
+        let counted = TokenUsage::estimate(self.prompt_bytes, generated);
         let mut bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
         if self.is_continuation {
             // A provider that continues the answer reads the delivered text as a part of its prompt.
@@ -152,7 +163,8 @@ impl StreamTranslation for StreamTranslator {
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;
         self.awaits_usage = false;
         (self.reported_usage, self.measured_energy) = (None, None);
-        (self.attempt_bytes, self.attempt_output) = (0, GeneratedOutput::default());
+        self.attempt_bytes = 0;
+        (self.attempt_echo, self.attempt_output) = self.initial_state.clone();
         true
     }
 

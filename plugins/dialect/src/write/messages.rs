@@ -282,6 +282,10 @@ impl super::DialectWriter for MessagesStreamWriter {
                 .any(|block| block.has_invalid_arguments(cut))
     }
 
+    fn waiting_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.pending_bytes + self.pending_blocks.len() * size_of::<BlockWriter>()
     }

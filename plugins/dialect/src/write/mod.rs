@@ -52,6 +52,11 @@ pub trait DialectWriter: Send {
         false
     }
 
+    /// Returns the bytes of text that wait in the writer and that the client has not received.
+    fn waiting_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns the number of bytes of the answer that the writer keeps in memory.
     fn buffered_bytes(&self) -> usize {
         0

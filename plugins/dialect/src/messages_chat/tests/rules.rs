@@ -394,3 +394,31 @@ fn buffered_bytes_of_a_stream_are_reported() {
     reply.push(Bytes::from(call(0, "}")), &mut out).unwrap();
     assert!(reply.buffered_bytes() < waiting - 49_000, "{} of {waiting}", reply.buffered_bytes());
 }
+
+#[test]
+fn reasoning_that_the_client_does_not_see_is_not_delivered() {
+    let chunk = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}));
+    let reasoning = chunk(json!({"reasoning_content": "Hm, let me see. "}));
+    let abilities = OfferCapabilities::default();
+    for (thinking, seen) in [
+        (json!({"type": "disabled"}), 0),
+        (json!({"type": "enabled", "budget_tokens": 1024}), 16),
+        (json!({"type": "enabled", "budget_tokens": 1024, "display": "omitted"}), 0),
+    ] {
+        let body = json!({"model": "m", "max_tokens": 2048, "stream": true, "thinking": thinking,
+            "messages": [{"role": "user", "content": "Hi"}]});
+        let ask = admitted_request(Dialect::Messages, body.to_string().as_bytes());
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let mut reply = find_pair(Dialect::Messages, Dialect::Chat).translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
+        reply.push(reasoning.clone().into(), &mut out).unwrap();
+        assert_eq!(reply.progress(), StreamProgress::Committed);
+        let part = reply.delivered_part();
+        assert_eq!((part.bytes, part.is_empty, part.usage.output), (seen, seen == 0, seen as u64 / 4));
+        reply.push(chunk(json!({"content": "Well"})).into(), &mut out).unwrap();
+        let part = reply.delivered_part();
+        assert_eq!((part.bytes, part.is_empty), (seen + 4, false), "{thinking}");
+        // A complete answer has its reasoning counted.
+        assert_eq!(reply.estimated_usage().output, 5);
+    }
+}

@@ -5,8 +5,8 @@ use crate::decode::BodyFormat;
 use crate::write::messages;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, FinishReason, MeasuredEnergy, OutputBuffer, RescueMode, StreamProgress,
-    StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
+    ApiError, AttemptTarget, DeliveredPart, Dialect, FinishReason, MeasuredEnergy, OutputBuffer, RescueMode,
+    StreamProgress, StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
 };
 use penstock_http_wire::{error, sse};
 
@@ -64,6 +64,10 @@ impl StreamTranslation for StreamPassthrough {
 
     fn estimated_usage(&self) -> TokenUsage {
         self.observer.estimated_usage()
+    }
+
+    fn delivered_part(&self) -> DeliveredPart {
+        self.observer.delivered_part()
     }
 
     fn attempt_usage(&self) -> TokenUsage {

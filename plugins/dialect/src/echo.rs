@@ -1,0 +1,68 @@
+//! Echo of the prompt: with `echo` each text of a completion begins with its prompt, which is no output.
+
+use crate::event::{AnswerEvent, EscapedText};
+use penstock_core::{InferenceRequest, InferenceTask};
+
+/// Assumed bytes of text of a token id, since the text of an id is not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenIdBytes {
+    /// Lower bound, for the bound of what a provider may report.
+    Least = 1,
+    /// Typical number, for the gateway's own count.
+    Typical = 4,
+}
+
+/// Meter of the echo in an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EchoMeter {
+    /// Bytes of the echo that are still to come, by choice; empty if the request asks for no echo.
+    remaining: Vec<usize>,
+    echoed: usize,
+}
+
+impl EchoMeter {
+    /// Creates a meter at the start of an answer.
+    pub(crate) fn new(ask: &InferenceRequest, id_bytes: TokenIdBytes) -> Self {
+        let InferenceTask::Complete(task) = &ask.task else { return Self::default() };
+        if !task.echo {
+            return Self::default();
+        }
+        let of_prompt = |prompt: &bytes::Bytes| match prompt.strip_prefix(b"[") {
+            Some(ids) => ids.split(|byte| *byte == b',').count() * id_bytes as usize,
+            None => text_bytes(prompt),
+        };
+        let choices = task.choices_per_prompt as usize;
+        let each = task.prompts.iter().map(of_prompt);
+        Self { remaining: each.flat_map(|bytes| std::iter::repeat_n(bytes, choices)).collect(), echoed: 0 }
+    }
+
+    /// Reads the text of an event.
+    pub(crate) fn add_event(&mut self, event: &AnswerEvent) {
+        if let AnswerEvent::Text { choice, text, .. } = event
+            && !self.remaining.is_empty()
+        {
+            self.add_text(*choice, text.len());
+        }
+    }
+
+    /// Reads bytes of the text of a choice.
+    pub(crate) fn add_text(&mut self, choice: u32, bytes: usize) {
+        if let Some(remaining) = self.remaining.get_mut(choice as usize) {
+            let echoed = bytes.min(*remaining);
+            *remaining -= echoed;
+            self.echoed += echoed;
+        }
+    }
+
+    /// Returns the bytes of the echo that have been read.
+    pub(crate) const fn echoed_bytes(&self) -> usize {
+        self.echoed
+    }
+}
+
+/// Returns the bytes of a JSON string without its escapes.
+fn text_bytes(json: &bytes::Bytes) -> usize {
+    let inner = 1..json.len().saturating_sub(1).max(1);
+    let text = (json.len() >= 2).then(|| EscapedText::from_json(json.slice(inner))).flatten();
+    text.map_or(0, |text| text.len())
+}
