@@ -121,5 +121,5 @@ pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outc
 fn retry_delay(refusal: &ApiError) -> Option<Duration> {
     let status = refusal.spec().status;
     let after = refusal.retry_after.map_or(DEFAULT_RETRY, |seconds| Duration::from_secs(seconds.into()));
-    (status == 429 || status >= 500).then_some(after)
+    (!refusal.is_final && (status == 429 || status >= 500)).then_some(after)
 }

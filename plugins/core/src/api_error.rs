@@ -19,6 +19,9 @@ pub struct ApiError {
     pub retry_after: Option<u32>,
     /// True if the error is caused only by other requests in flight: the same request succeeds after they have ended.
     pub caused_by_in_flight: bool,
+    /// True if the request must not be repeated automatically, although the status of the code is one that clients
+    /// repeat.
+    pub is_final: bool,
 }
 
 impl ApiError {
@@ -32,6 +35,7 @@ impl ApiError {
             details: Map::new(),
             retry_after: None,
             caused_by_in_flight: false,
+            is_final: false,
         }
     }
 
@@ -80,6 +84,13 @@ impl ApiError {
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Marks the error as one after which the request must not be repeated automatically.
+    #[must_use]
+    pub const fn without_repetition(mut self) -> Self {
+        self.is_final = true;
         self
     }
 

@@ -166,12 +166,14 @@ impl UpstreamError {
     }
 
     /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
-    /// delivered output is charged.
+    /// delivered output is charged. Neither the gateway nor a client library repeats the request, because each repetition
+    /// costs the work of a whole answer.
     #[must_use]
     pub fn invalid_model_output() -> Self {
-        let sentence = "The model wrote more or longer tool calls than can be passed on.";
-        let api_error =
-            Some(Box::new(ApiError::with_message(ErrorCode::Unavailable, sentence).with_retry_after(1)));
+        let sentence = "The model wrote tool calls that cannot be passed on: too many, or with a name that is empty or \
+                        too long.";
+        let refusal = ApiError::with_message(ErrorCode::Unavailable, sentence).without_repetition();
+        let api_error = Some(Box::new(refusal));
         Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }
     }
 

@@ -136,8 +136,9 @@ pub async fn send_refusal(
     if let Some(seconds) = refusal.retry_after {
         head = head.with_number(header::RETRY_AFTER, seconds.into());
     }
-    if refusal.code == ErrorCode::Conflict {
-        // Client libraries retry a response with status 409 automatically, but this conflict would remain.
+    if refusal.code == ErrorCode::Conflict || refusal.is_final {
+        // Client libraries retry a response with status 409 or 503 automatically. The conflict would remain, and output
+        // of a model that cannot be passed on would only be generated again.
         head = head.with("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;
