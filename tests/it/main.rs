@@ -138,5 +138,6 @@ mod tls;
 mod token_counting;
 mod transcriptions;
 mod unrequested_members;
+mod unusable_output;
 mod upload_failures;
 mod upload_memory;

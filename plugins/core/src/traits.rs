@@ -339,8 +339,9 @@ pub trait StreamTranslation: Send {
     /// members without braces, such as `"environment_impact":{…},"billing_cost":{…}`; may be empty).
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer);
 
-    /// Writes the end of a failed answer: the dialect's error event, and no event that marks success.
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer);
+    /// Writes the end of a failed answer: the dialect's error event, and no event that marks success. `objects` state
+    /// the cost, as in [`StreamTranslation::write_end`]; they are empty if nothing is charged.
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer);
 }
 
 /// Translator for one pair of client and provider dialects.

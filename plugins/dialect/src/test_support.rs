@@ -155,7 +155,7 @@ pub(crate) fn run_stream<'a>(
             reply.write_end(&usage.unwrap_or(counted), PENSTOCK_OBJECTS, &mut out);
         }
         Some(_) if reply.progress() > StreamProgress::Pending => {
-            reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", &mut out);
+            reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", b"", &mut out);
         }
         Some(_) => {}
     }

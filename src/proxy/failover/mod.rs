@@ -103,8 +103,8 @@ struct FailoverRun<'r, 'a> {
     hold: Option<Hold>,
     /// Time at which the request was received, in Unix seconds; it selects the prices.
     received_at: u64,
-    /// Number of the ledger operation to wait for, if the charge has to be on the disk before the response ends.
-    ledger_ticket: Option<u64>,
+    /// Charge of the request, as far as the end of the response needs it.
+    settled: settle::SettledCharge,
     /// Refusal that is sent if no provider answers. It is an error of the client if a provider reported one.
     refusal: Option<ApiError>,
     /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
@@ -167,7 +167,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
         failed_usage: settle::FailedAttemptEnergy::default(),
         hold,
         received_at: at,
-        ledger_ticket: None,
+        settled: settle::SettledCharge::default(),
         refusal: None,
         incompatible: None,
         had_unavailable: false,

@@ -31,6 +31,15 @@ pub const FLAVOR_HEADER: &str = "x-penstock-flavor";
 /// Names of the trailer fields that carry `environment_impact` and `billing_cost`.
 pub const OBJECT_HEADERS: &str = "x-environment-impact, x-billing-cost";
 
+/// Charge of a request, as far as the end of its response needs it.
+#[derive(Default)]
+pub struct SettledCharge {
+    /// Number of the ledger operation to wait for, if the charge has to be on the disk before the response ends.
+    pub ledger_ticket: Option<u64>,
+    /// Members that state the charge of the delivered part, for the event that ends a failed stream.
+    pub members: Vec<u8>,
+}
+
 /// Energy of the failed attempts of one request.
 #[derive(Default)]
 pub struct FailedAttemptEnergy(Option<AttemptEnergy>);
@@ -189,7 +198,7 @@ pub fn settle_usage(
     if let Some(hold) = run.hold.take() {
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
         match run.exchange.caller.batch_line() {
-            None => run.ledger_ticket = Some(hold.settle(charge)),
+            None => run.settled.ledger_ticket = Some(hold.settle(charge)),
             Some(line) => line.set_hold_end(hold.settle_later(charge)),
         }
     }
@@ -230,21 +239,30 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     });
 }
 
-/// Settles the part that a client received before it disconnected, or before output that cannot be translated.
+/// Settles the part that a client received before it disconnected, or before output that cannot be translated. Keeps the
+/// members of the charge for the event that ends the answer.
 pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
-    if !run.progress.has_content() {
-        return;
+    if run.progress.has_content() {
+        run.settled.members = settle_delivered_part(run, &offer, reply.as_mut());
     }
+    run.translation = Some(reply);
+}
+
+/// Settles the delivered part of an answer. Returns the members of the charge, which are empty if nothing is charged.
+fn settle_delivered_part(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferState>,
+    reply: &mut dyn StreamTranslation,
+) -> Vec<u8> {
     if let Some(work) = reply.work() {
         let took = run.attempt_started.map_or(Duration::ZERO, |asked| asked.elapsed());
-        settle_usage(run, &offer, work, work, None, took, None);
-        return;
+        return settle_usage(run, offer, work, work, None, took, None);
     }
     let part = reply.delivered_part();
     // Reasoning that the answer does not show, and a start event without content, are not charged.
     if part.is_empty {
-        return;
+        return Vec::new();
     }
     let count = part.usage;
     // The usage that the provider has reported so far may be lower or higher than that of the delivered part.
@@ -259,12 +277,15 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
         // The stream broke, so its energy is counted with the failed attempts.
         None => (TokenUsage::default(), None, Duration::ZERO),
     };
-    settle_usage(run, &offer, WorkDone::Tokens(usage), WorkDone::Tokens(own), measured, took, None);
+    settle_usage(run, offer, WorkDone::Tokens(usage), WorkDone::Tokens(own), measured, took, None)
 }
 
-/// Counts the delivered part of a broken stream in the limits; it is not charged.
+/// Counts the delivered part of a broken stream in the limits; it is not charged. A part that is charged has been
+/// counted with its charge.
 pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
-    if let (true, Some(reply)) = (run.progress.has_content(), &run.translation) {
+    if let (true, true, Some(reply)) =
+        (run.progress.has_content(), run.settled.members.is_empty(), &run.translation)
+    {
         let count = reply.delivered_part().usage;
         run.exchange.settle_limits(&ActualCost {
             input: count.input,
@@ -293,7 +314,7 @@ pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
 /// Waits until the charge is on the disk, if the configuration says so.
 pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
     if let Some(ticket) =
-        run.ledger_ticket.filter(|_| run.exchange.config.settings.ledger.answers_wait_for_disk)
+        run.settled.ledger_ticket.filter(|_| run.exchange.config.settings.ledger.answers_wait_for_disk)
     {
         run.exchange.app.ledger.wait_written(ticket).await;
     }

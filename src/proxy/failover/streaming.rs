@@ -381,13 +381,14 @@ pub async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> W
     write_error_event(run, refusal).await
 }
 
-/// Writes the error event of a failed stream.
+/// Writes the error event of a failed stream, with the cost of its delivered part if that is charged.
 pub(super) async fn write_error_event(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
     let Some(mut reply) = run.translation.take().or_else(|| error_translation(run)) else {
         return WriteOutcome::Disconnected;
     };
+    settle::wait_for_ledger(run).await;
     let mut out = OutputBuffer::default();
-    reply.write_error(refusal, run.exchange.id.as_str(), &mut out);
+    reply.write_error(refusal, run.exchange.id.as_str(), &run.settled.members, &mut out);
     let written = run.exchange.caller.write_response_body(join_pieces(&mut out), true).await;
     write_outcome(written)
 }

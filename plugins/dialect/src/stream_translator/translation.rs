@@ -174,8 +174,8 @@ impl StreamTranslation for StreamTranslator {
         self.flush_held(out);
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
-        self.writer.write_error(refusal, request_id, &mut self.held_output);
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
+        self.writer.write_error(refusal, request_id, objects, &mut self.held_output);
         self.progress = StreamProgress::Ended;
         self.flush_held(out);
     }

@@ -223,12 +223,7 @@ pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     );
     let envelope =
         penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
-    let mut event = penstock_http_wire::sse::named_event("error", &envelope).to_vec();
-    // The data of the event is a JSON object, so the members are inserted before its last brace.
-    if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
-        event.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
-    }
-    Bytes::from(event)
+    penstock_http_wire::sse::named_event("error", &super::with_objects(envelope, objects))
 }
 
 /// Writes an empty text block, because some clients read the first block of a message without checking that it exists.
@@ -312,8 +307,9 @@ data: {"type":"message_delta","delta":{"#,
         out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         let envelope = penstock_http_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
+        let envelope = super::with_objects(envelope, objects);
         out.extend_from_slice(&penstock_http_wire::sse::named_event("error", &envelope));
     }
 }

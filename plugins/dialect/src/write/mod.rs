@@ -66,6 +66,14 @@ pub trait DialectWriter: Send {
     /// be empty).
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>);
 
-    /// Appends the end of a failed answer.
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut Vec<u8>);
+    /// Appends the end of a failed answer, with `objects` if its delivered part is charged.
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>);
+}
+
+/// Adds members without braces to the end of a JSON object.
+pub(crate) fn with_objects(mut object: Vec<u8>, objects: &[u8]) -> Vec<u8> {
+    if let Some(end) = memchr::memrchr(b'}', &object).filter(|_| !objects.is_empty()) {
+        object.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
+    }
+    object
 }

@@ -175,7 +175,7 @@ impl StreamTranslation for SpeechStream {
         out.0.push(data_event(&event));
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, _: &[u8], out: &mut OutputBuffer) {
         if self.delivery == PassthroughDelivery::Events {
             out.0.push(data_event(&error_envelope(Dialect::Chat, refusal, request_id)));
         }

@@ -140,7 +140,7 @@ fn a_broken_stream_of_events_ends_with_an_error() {
     for (delivery, count) in [(PassthroughDelivery::Events, 1), (PassthroughDelivery::Bytes, 0)] {
         let (mut stream, mut out) =
             (SpeechStream::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
-        stream.write_error(&refusal, "req_1", &mut out);
+        stream.write_error(&refusal, "req_1", b"", &mut out);
         assert_eq!(out.0.len(), count);
         assert!(out.0.iter().all(|event| events(event)[0]["error"]["message"].is_string()));
     }

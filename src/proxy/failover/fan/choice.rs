@@ -178,7 +178,7 @@ pub(super) fn request_choice<'s>(
             failed_usage: settle::FailedAttemptEnergy::default(),
             hold: None,
             received_at: seed.at,
-            ledger_ticket: None,
+            settled: settle::SettledCharge::default(),
             refusal: None,
             incompatible: None,
             had_unavailable: false,

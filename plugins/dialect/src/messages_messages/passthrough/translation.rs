@@ -2,7 +2,7 @@
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;
-use crate::write::messages;
+use crate::write::{messages, with_objects};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, DeliveredPart, Dialect, FinishReason, MeasuredEnergy, OutputBuffer, RescueMode,
@@ -132,12 +132,12 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.write_end(usage, &[], &mut OutputBuffer::default());
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
         if self.is_shadow_active() {
-            return self.observer.write_error(refusal, request_id, out);
+            return self.observer.write_error(refusal, request_id, objects, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
-        out.push(sse::named_event("error", &envelope));
-        self.observer.write_error(refusal, request_id, &mut OutputBuffer::default());
+        out.push(sse::named_event("error", &with_objects(envelope, objects)));
+        self.observer.write_error(refusal, request_id, &[], &mut OutputBuffer::default());
     }
 }

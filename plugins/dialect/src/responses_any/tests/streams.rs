@@ -107,6 +107,33 @@ fn a_stream_that_breaks_fails_with_what_was_written() {
 }
 
 #[test]
+fn a_failed_stream_whose_part_is_charged_states_its_cost_in_every_dialect() {
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let body = br#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
+        let ask = match dialect {
+            Dialect::Responses => simple_request(),
+            _ => test_support::sample_request(dialect, body),
+        };
+        let mut reply = find_translator(dialect, Dialect::Chat).unwrap().translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
+        reply.push(chunk(json!({"content": "Hel"}), None).into(), &mut out).unwrap();
+        let refusal = ApiError::new(ErrorCode::Unavailable);
+        reply.write_error(&refusal, "req_1", test_support::PENSTOCK_OBJECTS, &mut out);
+        let text = String::from_utf8(out.0.concat()).unwrap().replace("data: [DONE]", "");
+        let events = super::events(&text);
+        let failed = events.last().unwrap();
+        let holder = if dialect == Dialect::Responses { &failed["response"] } else { failed };
+        assert_eq!(holder["billing_cost"]["credits"].to_string(), "0.034", "{dialect:?} {failed}");
+        if dialect == Dialect::Responses {
+            assert_eq!(failed["type"], "response.failed");
+            assert_eq!(failed["sequence_number"], events.len() - 1);
+        }
+    }
+}
+
+#[test]
 fn an_error_before_the_start_is_an_event_of_its_own() {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Chat, &abilities);
@@ -114,7 +141,7 @@ fn an_error_before_the_start_is_an_event_of_its_own() {
         .unwrap()
         .translate_stream(&simple_request(), &target);
     let mut out = OutputBuffer::default();
-    reply.write_error(&ApiError::context_length(10, 20), "req_1", &mut out);
+    reply.write_error(&ApiError::context_length(10, 20), "req_1", b"", &mut out);
     let events = super::events(&String::from_utf8(out.0.concat()).unwrap());
     assert_eq!(events[0]["code"], "context_length_exceeded");
     assert_eq!(conformance::check_responses_stream(&out.0.concat()), Ok(()));

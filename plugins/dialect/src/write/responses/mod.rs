@@ -254,13 +254,13 @@ impl super::DialectWriter for ResponsesStreamWriter {
     }
 
     /// Ends a response that has started as failed. If it has not started, writes the event `error` with the reason.
-    fn write_error(&mut self, refusal: &ApiError, _request_id: &str, out: &mut Vec<u8>) {
+    fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
             let code = frame::failure_code(refusal.code);
             for item in self.items.iter_mut().filter(|item| item.status == ItemStatus::Open) {
                 item.status = ItemStatus::Incomplete;
             }
-            return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, b"", out);
+            return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, objects, out);
         }
         frame::write_error_event(&mut self.events, refusal, out);
     }
