@@ -100,6 +100,21 @@ async fn members_that_steer_an_answer_elsewhere_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_prompts_with_one_answer_leaves_n_to_others() {
+    let provider = Provider::start().await;
+    let mut two = one_answer();
+    two["choices"] = json!([two["choices"][0], {"index": 1, "text": "Hi", "finish_reason": "stop"}]);
+    provider.then(json_answer(200, &one_answer())).always(json_answer(200, &two));
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    let body = json!({"model": "c", "prompt": ["a", "b"], "max_tokens": 5});
+    let answer = running.client.post(PATH, &body).await;
+    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("prompt")));
+    let body = json!({"model": "c", "prompt": "a", "n": 2, "max_tokens": 5});
+    let answer = running.client.post(PATH, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn candidates_of_best_of_that_are_not_returned_are_charged() {
     let provider = Provider::start().await;
     let mut answer = one_answer();

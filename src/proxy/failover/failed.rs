@@ -5,7 +5,7 @@ use super::fan::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::notice;
 use crate::upstream::offer::{OfferState, too_few_choices};
-use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
+use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,10 @@ impl FailoverRun<'_, '_> {
     /// another offer may return all of them. The choices that were delivered are charged.
     fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
         let refusal = too_few_choices(self.request);
-        self.mark_single_choice(offer);
+        // An offer that answers only one of several prompts may give several answers to one prompt.
+        if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
+            self.mark_single_choice(offer);
+        }
         if self.progress.has_content() {
             settle::settle_disconnected(self);
             self.refusal = Some(refusal);
