@@ -40,6 +40,7 @@ const OTHER_PARAMETERS: &[&str] = &[
     "stop_token_ids",
     "stream_options",
     "structured_outputs",
+    "suffix",
     "thinking",
     "timestamp_granularities",
     "top_a",

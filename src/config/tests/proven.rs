@@ -146,6 +146,11 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
             ("models.m1.supported_parameters[2]", "Remove it."),
         ]
     );
+    assert_eq!(
+        load_with("supported_parameters = [\"suffix\"]").warnings.len(),
+        0,
+        "a text completion takes it"
+    );
     let private = load_with("supported_parameters = [\"cache_salt\", \"min_tokens\"]");
     let told: Vec<_> = private.warnings.iter().map(|w| w.key.as_str()).collect();
     assert_eq!(told, ["models.m1.supported_parameters[0]"]);
