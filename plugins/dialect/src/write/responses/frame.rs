@@ -164,7 +164,7 @@ impl EventSequence {
 
     /// Counts an event that is not written.
     pub(super) const fn skip(&mut self) {
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
     }
 
     /// Writes the start of an event: its type and its number.
@@ -175,7 +175,7 @@ impl EventSequence {
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"sequence_number\":");
         out.extend_from_slice(itoa::Buffer::new().format(self.next).as_bytes());
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
     }
 }
 
