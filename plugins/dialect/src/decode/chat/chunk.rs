@@ -1,5 +1,6 @@
 //! Parser of stream chunks and of buffered bodies. One parser reads both, because some engines mix the two formats.
 
+mod choice_content;
 mod text_emitter;
 
 use super::finish_reason;
@@ -9,6 +10,7 @@ use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
+use choice_content::ChoiceContent;
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
@@ -37,6 +39,7 @@ struct ChoiceDecoder {
     tool_calls: ToolCallTracker,
     split_surrogate: SplitSurrogate,
     is_finished: bool,
+    content: ChoiceContent,
 }
 
 /// Members of an element of `choices`, with raw values.
@@ -192,11 +195,14 @@ impl ChunkReader {
         }
         let said = parts.message.unwrap_or_default();
         let said = MessageMembers { content: said.content.or(parts.text), ..said };
+        let before = events.len();
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
         let before = events.len();
         choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
         let has_text = events.len() > before;
         let called = choice.read_tool_calls(&said, seen, events)?;
+        let given = events.get(before..).unwrap_or_default();
+        choice.content = choice.content.after_chunk(&said, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
             self.finish_beside_text = has_text;
@@ -264,6 +270,13 @@ impl ChoiceDecoder {
         let (mut called, mut named) = (None, Vec::new());
         for element in json_cursor::elements(calls) {
             let mut fragment = ToolCallFragment::parse(element).ok_or_else(malformed_error)?;
+            // In a chunk, arguments are a part of a text, or for some engines a whole object.
+            if !seen.is_buffered && fragment.has_scalar_arguments() {
+                return Err(malformed_error());
+            }
+            if fragment.is_empty() {
+                continue;
+            }
             // In a buffered answer each element is a separate call. In a chunk, an element with a name is a separate
             // call too, if nothing else distinguishes it from the previous element.
             let unmarked = fragment.id.is_none()
@@ -290,6 +303,10 @@ impl ChoiceDecoder {
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
+        // An answer that has nothing but content of an unknown kind would look empty.
+        if self.content == ChoiceContent::Unknown {
+            return Err(malformed_error());
+        }
         self.tool_calls.check_names()?;
         self.tool_calls.flush(&mut FragmentContext {
             source: seen.chunk,

@@ -6,7 +6,7 @@ use crate::decode::{DialectDecoder as _, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use penstock_core::UpstreamErrorKind;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn decode(stream: &str) -> (Vec<AnswerEvent>, Option<UpstreamErrorKind>) {
     let mut events = Vec::new();
@@ -112,6 +112,41 @@ fn an_empty_name_is_output_of_the_model_and_a_missing_one_is_not() {
     assert_eq!(fault(json!({"name": null, "arguments": "{}"})), Some(UpstreamErrorKind::Malformed));
     assert_eq!(fault(json!({"name": "", "arguments": ""})), None);
     assert_eq!(fault(json!({"name": "f", "arguments": "{}"})), None);
+}
+
+#[test]
+fn an_answer_of_unknown_content_alone_is_malformed() {
+    let chunk = |choices: Value| format!("data: {}\n\n", json!({"choices": choices}));
+    let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta}]));
+    let end = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}])) + "data: [DONE]\n\n";
+    let fault = |chunk: &str, beside: &str| decode(&format!("{beside}{chunk}{end}")).1;
+    let text = delta(json!({"content": "Hello"}));
+    for unknown in [json!({"content": [{"type": "zzz"}]}), json!({"tool_calls": [{}]})] {
+        let part = delta(unknown.clone());
+        assert_eq!(fault(&part, ""), Some(UpstreamErrorKind::Malformed), "{unknown}");
+        assert_eq!(fault(&part, &text), None, "a part beside text: {unknown}");
+        let whole = json!({"choices": [{"index": 0, "message": unknown, "finish_reason": "stop"}]});
+        let result = super::decode_completion(Bytes::from(whole.to_string()), "s", &mut Vec::new());
+        assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed);
+    }
+    // Chunks that keep a connection alive, and an answer that is empty.
+    for harmless in [
+        json!({}),
+        json!([null]),
+        json!([{}]),
+        json!(null),
+        json!([]),
+        json!([{"index": 0, "delta": {"content": []}}]),
+    ] {
+        assert_eq!(fault(&chunk(harmless.clone()), ""), None, "{harmless}");
+        assert_eq!(decode(&chunk(harmless)).0.len(), 1, "the start alone, so that the stream is truncated");
+    }
+    for arguments in [json!(5), json!(true)] {
+        let call = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}});
+        assert_eq!(fault(&delta(json!({"tool_calls": [call]})), ""), Some(UpstreamErrorKind::Malformed));
+    }
+    let call = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": {"a": 5}}});
+    assert_eq!(fault(&delta(json!({"tool_calls": [call]})), ""), None);
 }
 
 /// Number of fragments that fit into one answer. If each fragment parsed all arguments again, the test would take

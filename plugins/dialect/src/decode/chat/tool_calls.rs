@@ -71,6 +71,21 @@ impl<'a> ToolCallFragment<'a> {
         json_cursor::is_object(element).then_some(fragment)
     }
 
+    /// Returns true if the fragment has no members that are known.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.index.is_none()
+            && self.id.is_none()
+            && self.name.is_none()
+            && !self.is_name_empty
+            && self.arguments.is_none()
+    }
+
+    /// Returns true if the arguments are a number or a boolean.
+    pub(super) fn has_scalar_arguments(&self) -> bool {
+        let first = self.arguments.and_then(|arguments| arguments.first());
+        first.is_some_and(|first| !matches!(first, b'"' | b'{' | b'['))
+    }
+
     /// Returns true if there are arguments other than white space.
     fn has_arguments(&self) -> bool {
         let blank = |arguments: &[u8]| {
@@ -123,6 +138,11 @@ pub(super) struct FragmentContext<'a> {
 }
 
 impl ToolCallTracker {
+    /// Returns true if there are no calls.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Returns the number of buffered bytes of arguments.
     pub(super) const fn stored_bytes(&self) -> usize {
         self.buffered_bytes

@@ -1,0 +1,39 @@
+//! Kind of the content of a choice, to tell an empty answer from one that cannot be read.
+
+use super::MessageMembers;
+use crate::event::AnswerEvent;
+use crate::json_cursor;
+
+/// Content that a choice has brought so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ChoiceContent {
+    /// No content: an answer may be empty.
+    #[default]
+    None,
+    /// Only content of an unknown kind: a part without text, or a tool call without members.
+    Unknown,
+    /// Text, reasoning, a refusal or a tool call.
+    Known,
+}
+
+impl ChoiceContent {
+    /// Returns the content of a choice after a chunk that gave these events. `has_calls` is true if the choice has tool
+    /// calls, since a fragment of a call may give no event yet.
+    pub(super) fn after_chunk(
+        self,
+        said: &MessageMembers<'_>,
+        events: &[AnswerEvent],
+        has_calls: bool,
+    ) -> Self {
+        let has_elements = |value: Option<&[u8]>| {
+            value.is_some_and(|value| {
+                json_cursor::is_array(value) && json_cursor::elements(value).next().is_some()
+            })
+        };
+        self.max(match () {
+            () if has_calls || events.iter().any(AnswerEvent::is_content) => Self::Known,
+            () if has_elements(said.content) || has_elements(said.tool_calls) => Self::Unknown,
+            () => Self::None,
+        })
+    }
+}
