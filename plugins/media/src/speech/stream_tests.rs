@@ -145,3 +145,15 @@ fn a_broken_stream_of_events_ends_with_an_error() {
         assert!(out.0.iter().all(|event| events(event)[0]["error"]["message"].is_string()));
     }
 }
+
+#[test]
+fn a_wav_file_is_no_raw_audio() {
+    let file = wav(100);
+    for delivery in [PassthroughDelivery::Bytes, PassthroughDelivery::Events] {
+        for cut in 0..file.len().min(64) {
+            let (start, rest) = file.split_at(cut);
+            let (out, result, _) = run(&ask("audio/pcm", delivery), [start, rest].into_iter());
+            assert_eq!((out.len(), result), (0, Err(UpstreamErrorKind::Malformed)), "cut at {cut}");
+        }
+    }
+}

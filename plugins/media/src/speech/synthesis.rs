@@ -105,7 +105,8 @@ impl ProviderAdapter for SpeechShape {
 /// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
 pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), UpstreamError> {
     let is_valid = match requested {
-        Some(RAW_AUDIO) => !audio.is_empty() && !is_text(audio),
+        // A WAV header would be played as noise, and its samples may have another rate.
+        Some(RAW_AUDIO) => !audio.is_empty() && !is_text(audio) && !is_wav(audio),
         requested => is_audio(audio, requested),
     };
     if is_valid {
@@ -115,6 +116,11 @@ pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), U
     let is_object = is_text(audio) && audio.trim_ascii_start().first() == Some(&b'{');
     let kind = if is_object { UpstreamErrorKind::InBandError } else { UpstreamErrorKind::Malformed };
     Err(UpstreamError::new(kind))
+}
+
+/// Returns true if the first bytes are the header of a WAV file.
+fn is_wav(audio: &[u8]) -> bool {
+    detect_audio_format(audio, false) == Some(AudioFormat::Wav)
 }
 
 /// Returns true if the first bytes are audio of the requested content type, or WAV, since some engines have no other
