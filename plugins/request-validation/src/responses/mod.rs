@@ -59,10 +59,19 @@ pub fn validate_responses_request_with_storage(
 ) -> Result<InferenceRequest, ApiError> {
     let converted = convert(&body, limits, purpose, storage)?;
     drop(body);
-    let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))?;
+    let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))
+        .map_err(name_input)?;
     ask.dialect = Dialect::Responses;
     ask.responses = Some(Box::new(converted.details));
     Ok(ask)
+}
+
+/// Names the member of the client in the refusal of a conversation without messages.
+fn name_input(refusal: ApiError) -> ApiError {
+    if refusal.param.as_deref() != Some("messages") {
+        return refusal;
+    }
+    ApiError::invalid("input", "input: expected at least one item that is a message, a call or its output")
 }
 
 /// Request converted from the responses dialect to the chat dialect.

@@ -5,6 +5,7 @@ use super::check_string;
 use crate::body::RootObject;
 use crate::{read, scalars};
 use penstock_core::{ApiError, ReasoningDisplay};
+use penstock_json_scan::json;
 
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const SUMMARIES: &[&str] = &["auto", "concise", "detailed", "none"];
@@ -16,6 +17,19 @@ const STRINGS: &[&str] = &["prompt_cache_key", "safety_identifier", "service_tie
 const LOGPROBS: &str = "message.output_text.logprobs";
 /// Value of `include` for reasoning that the client sends back.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+/// Values of `include`. Those for the output of tools have no effect, because the gateway runs no tools.
+const INCLUDES: &[&str] = &[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    LOGPROBS,
+    ENCRYPTED_REASONING,
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
+/// Maximum number of pairs in `metadata`, and maximum characters of a key and of a value.
+const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 
 /// Validated settings of a request to `/v1/responses`.
 #[derive(Debug, Default)]
@@ -59,7 +73,7 @@ pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings
         scalars::bool_or_false(top, name)?;
     }
     STRINGS.iter().try_for_each(|name| check_string(top, name))?;
-    top.get("metadata").map(|value| read::check_object(value, &top.path("metadata"))).transpose()?;
+    check_metadata(top)?;
     if let Some(options) = top.get("stream_options") {
         let path = top.path("stream_options");
         let [obfuscation] = read::object(options, &path, ["include_obfuscation"])?;
@@ -117,14 +131,40 @@ fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>)
     Ok(())
 }
 
-/// Reads `include`. Values that ask for the output of tools have no effect, because the gateway runs no tools.
+/// Checks `metadata`, which the response repeats: a few short strings.
+fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
+    let Some(metadata) = top.get("metadata") else { return Ok(()) };
+    let path = top.path("metadata");
+    read::check_object(metadata, &path)?;
+    let (most_pairs, most_key, most_value) = MAX_METADATA;
+    // The tape of the body does not have the content of this member.
+    let (mut members, mut number) = (json::members(metadata.raw().as_bytes()), 0);
+    while let Some((key, value)) = members.next_unescaped() {
+        number += 1;
+        if number > most_pairs {
+            return Err(path.invalid(format_args!("expected at most {most_pairs} pairs")));
+        }
+        if key.chars().count() > most_key {
+            return Err(path.invalid(format_args!("expected keys of at most {most_key} characters")));
+        }
+        let inside = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        let path = path.key(&key);
+        let Some(inside) = inside else { return Err(path.invalid("expected a string")) };
+        if json::unescape_lossy(inside).is_some_and(|text| text.chars().count() > most_value) {
+            return Err(path.invalid(format_args!("expected at most {most_value} characters")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads `include`.
 fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(include) = top.get("include") else { return Ok(()) };
     let path = top.path("include");
     for (index, item) in read::array(include, &path)?.items().enumerate() {
-        let item = read::string(item, &path.index(index))?;
-        settings.wants_logprobs |= item.equals_text(LOGPROBS);
-        settings.seals_reasoning |= item.equals_text(ENCRYPTED_REASONING);
+        let word = read::one_of(item, &path.index(index), INCLUDES)?;
+        settings.wants_logprobs |= word == LOGPROBS;
+        settings.seals_reasoning |= word == ENCRYPTED_REASONING;
     }
     Ok(())
 }

@@ -192,8 +192,9 @@ fn formats_and_reasoning_have_the_form_of_chat() {
         let ask = accepted(&with(&format!(r#""input":"Hi","reasoning":{reasoning}"#)));
         assert_eq!(ask.responses.unwrap().reasoning, display, "{reasoning}");
     }
-    let ask =
-        accepted(&with(r#""input":"Hi","top_logprobs":2,"include":["message.output_text.logprobs","x"]"#));
+    let ask = accepted(&with(
+        r#""input":"Hi","top_logprobs":2,"include":["message.output_text.logprobs","web_search_call.results"]"#,
+    ));
     assert!(ask.required.logprobs);
     assert_eq!((member(&ask, "logprobs"), member(&ask, "top_logprobs")), (json!(true), json!(2)));
 }

@@ -22,7 +22,9 @@ fn bad_members_are_refused_by_name() {
         (r#""input":"x","truncation":"middle""#, "truncation", r#"expected "auto" or "disabled", got another string."#),
         (r#""input":"x","store":"no""#, "store", "expected a boolean, got a string."),
         (r#""input":"x","metadata":["a"]"#, "metadata", "expected an object, got an array."),
-        (r#""input":"x","include":["a",5]"#, "include[1]", "expected a string, got a number."),
+        (r#""input":"x","metadata":{"a":5}"#, "metadata.a", "expected a string."),
+        (r#""input":"x","include":["reasoning.encrypted_content",5]"#, "include[1]", r#"expected "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url", "message.output_text.logprobs", "reasoning.encrypted_content", "web_search_call.action.sources" or "web_search_call.results", got a number."#),
+        (r#""input":"x","include":["zz"]"#, "include[0]", r#"expected "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url", "message.output_text.logprobs", "reasoning.encrypted_content", "web_search_call.action.sources" or "web_search_call.results", got another string."#),
         (r#""input":"x","reasoning":{"effort":"huge"}"#, "reasoning.effort", r#"expected "none", "minimal", "low", "medium", "high", "xhigh" or "max", got another string."#),
         (r#""input":"x","reasoning":{"summary":"long"}"#, "reasoning.summary", r#"expected "auto", "concise", "detailed" or "none", got another string."#),
         (r#""input":"x","text":{"verbosity":"huge"}"#, "text.verbosity", r#"expected "low", "medium" or "high", got another string."#),
@@ -45,6 +47,24 @@ fn bad_members_are_refused_by_name() {
     ] {
         let body = with(members);
         let body = if members.starts_with(r#""model""#) { r#"{"model":"m"}"#.to_owned() } else { body };
+        assert_refused(ask_responses(&body), field, says, &body);
+    }
+}
+
+#[test]
+fn metadata_has_at_most_16_short_strings() {
+    let metadata = |pairs: usize, key: usize, value: usize| {
+        let pair = |number: usize| format!("\"{number:0>key$}\":\"{}\"", "\u{e9}".repeat(value));
+        let pairs: Vec<String> = (0..pairs).map(pair).collect();
+        with(&format!(r#""input":"x","metadata":{{{}}}"#, pairs.join(",")))
+    };
+    accepted(&metadata(16, 64, 512));
+    let path = format!("metadata.{:0>64}", 0);
+    for (body, field, says) in [
+        (metadata(17, 64, 512), "metadata", "expected at most 16 pairs."),
+        (metadata(1, 65, 1), "metadata", "expected keys of at most 64 characters."),
+        (metadata(1, 64, 513), path.as_str(), "expected at most 512 characters."),
+    ] {
         assert_refused(ask_responses(&body), field, says, &body);
     }
 }
