@@ -17,16 +17,19 @@ use tokio::task::yield_now;
 const NOT_BACKGROUND: &str =
     "stream: only background responses are streamed after their creation; leave it out.";
 const STARTING_AFTER: &str = "starting_after: expected the sequence_number of an event.";
+const STREAM: &str = "stream: expected true or false.";
 
 /// Returns the number of the event after which a stream starts, if the query asks for a stream: the outer `None` is none.
 ///
 /// # Errors
-/// Returns 400 if the number is invalid.
+/// Returns 400 if `stream` is no boolean, or if the number is invalid.
 pub(super) fn requested_stream(query: &str) -> Result<Option<Option<u64>>, ApiError> {
     let find =
         |wanted: &str| query_parameters(query).find(|(name, _)| name == wanted).map(|(_, value)| value);
-    if find("stream").as_deref() != Some("true") {
-        return Ok(None);
+    match find("stream").as_deref() {
+        None | Some("false") => return Ok(None),
+        Some("true") => {}
+        Some(_) => return Err(ApiError::invalid("stream", STREAM)),
     }
     let invalid = |_| ApiError::invalid("starting_after", STARTING_AFTER);
     find("starting_after").map(|after| after.parse().map_err(invalid)).transpose().map(Some)
@@ -48,7 +51,20 @@ pub(super) async fn stream_response(
     if !is_background(&response) {
         return Err(ApiError::unsupported("stream", NOT_BACKGROUND));
     }
+    if let Some(after) = after
+        && !is_pending(&response)
+        && !has_event(&response, after).await
+    {
+        return Err(ApiError::invalid("starting_after", STARTING_AFTER));
+    }
     Ok(send_events(x, id, watch, (ResponseReplay::new(after), response)).await)
+}
+
+/// Returns true if a response that has ended has the event with this number. The last event has been seen by a client that
+/// reconnects after it, so its stream is empty and not refused.
+async fn has_event(response: &[u8], number: u64) -> bool {
+    let Some(previous) = number.checked_sub(1) else { return true };
+    next_piece(&mut ResponseReplay::new(Some(previous)).pieces(response)).await.is_some()
 }
 
 /// Streams a response that was created just now; `queued` is its object. The memory that was reserved for the request
@@ -166,11 +182,29 @@ mod tests {
         ] {
             assert_eq!(requested_stream(query).unwrap(), expected, "{query}");
         }
+        for query in ["stream=zz", "stream=", "stream=True"] {
+            assert_eq!(requested_stream(query).unwrap_err().param.as_deref(), Some("stream"), "{query}");
+        }
         for after in ["", "-1", "1.5", "x", "99999999999999999999"] {
             let refusal = requested_stream(&format!("stream=true&starting_after={after}")).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some("starting_after"), "{after}");
         }
     }
+    #[tokio::test]
+    async fn a_stream_cannot_start_after_an_event_that_a_response_does_not_have() {
+        let (response, mut last) = (ended_response(2), 0);
+        while has_event(&response, last + 1).await {
+            last += 1;
+        }
+        let mut replay = ResponseReplay::new(None);
+        let mut pieces = replay.pieces(&response);
+        let mut text = Vec::new();
+        while pieces.write_next(&mut text) {}
+        let events = String::from_utf8(text).unwrap().matches("sequence_number").count();
+        assert_eq!(usize::try_from(last).unwrap() + 1, events);
+        assert!(has_event(&response, 0).await && !has_event(&response, u64::MAX).await);
+    }
+
     #[tokio::test]
     async fn a_piece_takes_no_more_memory_than_its_length() {
         let (response, mut replay, mut count) = (ended_response(2), ResponseReplay::new(None), 0);
