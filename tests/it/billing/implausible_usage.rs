@@ -161,21 +161,23 @@ async fn a_line_of_a_batch_is_bounded_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_are_bounded_by_their_texts() {
-    let provider = Provider::start().await;
-    let toml = format!(
-        "[[models]]\nid = \"e\"\nkind = \"embedding\"\ncontext_length = 512\nprice = {{ input = 1.0 }}\n\
-         [[providers]]\nid = \"p\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
-         base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"e\"\n",
-        provider.address
-    );
-    let running = Bench::new().more(&toml).start().await;
     let ask = json!({"model": "e", "input": "Hi"});
-    // The body, 128 for the input, 1,024 besides.
-    let most = ask.to_string().len() as u64 + 128 + 1_024;
-    for (stated, told) in [(most, most), (most + 1, 1), (ABSURD, 1)] {
-        provider.then(vectors(&[&[1.0, 2.0]], stated));
-        let answer = running.client.post("/v1/embeddings", &ask).await.json();
-        assert_eq!(answer["usage"]["prompt_tokens"].as_u64(), Some(told), "{stated}");
+    // The body, 128 for the input, 1,024 besides; or the window, if it is smaller.
+    let bytes = ask.to_string().len() as u64 + 128 + 1_024;
+    for (window, most) in [(4_096, bytes), (512, 512)] {
+        let provider = Provider::start().await;
+        let toml = format!(
+            "[[models]]\nid = \"e\"\nkind = \"embedding\"\ncontext_length = {window}\nprice = {{ input = 1.0 }}\n\
+             [[providers]]\nid = \"p\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
+             base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"e\"\n",
+            provider.address
+        );
+        let running = Bench::new().more(&toml).start().await;
+        for (stated, told) in [(most, most), (most + 1, 1), (ABSURD, 1)] {
+            provider.then(vectors(&[&[1.0, 2.0]], stated));
+            let answer = running.client.post("/v1/embeddings", &ask).await.json();
+            assert_eq!(answer["usage"]["prompt_tokens"].as_u64(), Some(told), "{stated}");
+        }
     }
 }
 
