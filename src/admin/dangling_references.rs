@@ -7,7 +7,7 @@ use crate::auth::account_json;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_catalog::Catalog;
+use penstock_catalog::{Catalog, ModelMatch};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountStore};
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
@@ -73,26 +73,6 @@ pub fn key_warnings(
     warnings
 }
 
-/// Classification of a name in a list of models.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModelMatch {
-    /// Id of a model.
-    Known,
-    /// Alias of the model with this id.
-    Alias(String),
-    /// Name that is neither the id nor an alias of a model in the catalogue.
-    Unknown,
-}
-
-/// Classifies a model name by the catalogue.
-pub fn classify_model(catalog: &Catalog, name: &str) -> ModelMatch {
-    match catalog.resolve(name) {
-        None => ModelMatch::Unknown,
-        Some(card) if card.id == name => ModelMatch::Known,
-        Some(card) => ModelMatch::Alias(card.id.clone()),
-    }
-}
-
 /// Returns the limits that are set; budgets in micro-credits.
 fn set_limits(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let all = [
@@ -116,7 +96,7 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
 /// # Errors
 /// Returns the error of the store.
 fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
-    let known = |name: &str| classify_model(&app.config_snapshot().catalog, name);
+    let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
             app.key_cache.find_principal(id).map(|grant| grant.limiter().admitted_requests())
@@ -144,7 +124,7 @@ pub fn store_warnings(
     now: u64,
 ) -> Result<Vec<String>, StoreError> {
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
-    let found = collect_warnings(&keys, &accounts, now, &|name| classify_model(catalog, name), &|_, _| None)?;
+    let found = collect_warnings(&keys, &accounts, now, &|name| catalog.classify_name(name), &|_, _| None)?;
     let told = |found: &OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
         let told = |warning: &String| format!("{whose} {}: {warning}", found.id);
@@ -271,7 +251,7 @@ pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUp
             key_warnings(
                 key,
                 account.as_ref(),
-                Some(&|name| classify_model(&app.config_snapshot().catalog, name)),
+                Some(&|name| app.config_snapshot().catalog.classify_name(name)),
             )
         }
         request::CacheUpdate::Account(_) | request::CacheUpdate::None => Vec::new(),

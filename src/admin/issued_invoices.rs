@@ -116,30 +116,11 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
         let message = "Nothing was charged in this period, so there is nothing to invoice.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("from"));
     }
-    let year = UtcMonth::from_unix(asked.now).to_string();
-    let year: u16 =
-        year.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
-    let text = |name: &str| {
-        let text = preview.get(name).and_then(Value::as_str);
-        text.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
-    };
-    let draft = InvoiceRecord {
-        number: String::new(),
-        series: series(seller.vat_id.as_deref().unwrap_or(&seller.name)),
-        year,
-        sequence: 0,
-        account: period.account.clone(),
-        from,
-        to,
-        issued: asked.now,
-        net_eur: text("net_eur")?,
-        vat_eur: text("vat_eur")?,
-        total_eur: text("total_eur")?,
-        parts: 0,
-    };
+    let draft =
+        draft_record(&preview, series(seller.vat_id.as_deref().unwrap_or(&seller.name)), period, asked.now)?;
     let outcome = app.stores.invoices.issue(
         &draft,
-        |sequence| format!("{}{year}-{sequence:06}", settings.number_prefix),
+        |sequence| format!("{}{}-{sequence:06}", settings.number_prefix, draft.year),
         |record| issued_json(&preview, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": record.account, "from": record.from, "to": record.to });
@@ -160,6 +141,36 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
             Err(ApiError::invalid("from", message))
         }
     }
+}
+
+/// Returns the record of an invoice that has no number yet.
+fn draft_record(
+    preview: &Value,
+    series: String,
+    period: &InvoicePeriod,
+    issued: u64,
+) -> Result<InvoiceRecord, ApiError> {
+    let year = UtcMonth::from_unix(issued).to_string();
+    let year: u16 =
+        year.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    let text = |name: &str| {
+        let text = preview.get(name).and_then(Value::as_str);
+        text.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
+    };
+    Ok(InvoiceRecord {
+        number: String::new(),
+        series,
+        year,
+        sequence: 0,
+        account: period.account.clone(),
+        from: period.range.from.to_string(),
+        to: period.range.to.to_string(),
+        issued,
+        net_eur: text("net_eur")?,
+        vat_eur: text("vat_eur")?,
+        total_eur: text("total_eur")?,
+        parts: 0,
+    })
 }
 
 /// Returns the id of the series of a seller.

@@ -8,8 +8,8 @@ use super::pages::{self, PageContext, forbidden, match_path};
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
-use crate::admin::dangling_references::{ModelMatch, classify_model};
 use http::Method;
+use penstock_catalog::ModelMatch;
 use penstock_console::{Block, Form, Language};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
@@ -106,21 +106,19 @@ pub async fn answer(
             return Ok(cookie.into_iter().fold(redirect, ConsoleAnswer::with_cookie));
         }
         Ok(ActionResult::Blocks(blocks)) => (200, blocks),
-        Err(refusal) => {
-            let blocks = match row.form {
-                Some(form) => {
-                    let mut form = form(request, &id);
-                    let field = refusal.param.as_deref().map(form_field);
-                    form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
-                    refused_form_blocks(form, &refusal)
-                }
-                None => vec![refusal_notice(&refusal)],
-            };
-            (refusal.code.spec().status, blocks)
-        }
+        Err(refusal) => (refusal.code.spec().status, refusal_blocks(row, request, &id, &refusal)),
     };
     // If the person may not see the page, or its account does not exist, only the result is shown.
     pages::render(console, backend, request, active, &page, status, blocks).await
+}
+
+/// Returns the form with the typed values and the refusal beside its field, or the refusal alone.
+fn refusal_blocks(row: &ActionDefinition, request: &ConsoleRequest, id: &str, refusal: &ApiError) -> Vec<Block> {
+    let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
+    let mut form = form(request, id);
+    let field = refusal.param.as_deref().map(form_field);
+    form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
+    refused_form_blocks(form, refusal)
 }
 
 /// Checks the request for a new or changed key more strictly than the admin API: it needs a name and a scope, and its
@@ -140,7 +138,7 @@ fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
     }
     let live = console.app.config_snapshot();
     for name in list("models").into_iter().flatten().filter_map(Value::as_str) {
-        let message = match classify_model(&live.catalog, name) {
+        let message = match live.catalog.classify_name(name) {
             ModelMatch::Known => continue,
             ModelMatch::Alias(id) => format!("models: {name} is an alias and matches nothing; write {id}."),
             ModelMatch::Unknown => format!("models: {name} matches no model of the catalogue."),

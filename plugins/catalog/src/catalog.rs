@@ -25,6 +25,17 @@ pub(crate) struct CatalogEntry {
     pub(crate) aliases: Vec<(String, String)>,
 }
 
+/// Classification of a name in a list of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelMatch {
+    /// Id of a model.
+    Known,
+    /// Alias of the model with this id.
+    Alias(String),
+    /// Name that is neither the id nor an alias of a model in the catalogue.
+    Unknown,
+}
+
 impl Catalog {
     /// Builds a catalogue.
     ///
@@ -69,6 +80,16 @@ impl Catalog {
     pub fn resolve(&self, name: &str) -> Option<&Arc<CatalogModel>> {
         let place = self.names.get(name).copied().or_else(|| self.find_by_pattern(name))?;
         self.entries.get(place).map(|entry| &entry.model)
+    }
+
+    /// Classifies a name in a list of models, which has to name models by their ids.
+    #[must_use]
+    pub fn classify_name(&self, name: &str) -> ModelMatch {
+        match self.resolve(name) {
+            None => ModelMatch::Unknown,
+            Some(card) if card.id == name => ModelMatch::Known,
+            Some(card) => ModelMatch::Alias(card.id.clone()),
+        }
     }
 
     fn find_by_pattern(&self, name: &str) -> Option<usize> {

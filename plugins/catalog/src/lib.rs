@@ -12,7 +12,7 @@ mod page;
 mod pattern;
 mod query;
 
-pub use catalog::Catalog;
+pub use catalog::{Catalog, ModelMatch};
 pub use item::serialize_item;
 pub use meta::ItemDetail;
 pub use model::{CatalogModel, CatalogPrice, LifecycleStage};

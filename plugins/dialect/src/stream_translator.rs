@@ -299,7 +299,7 @@ impl StreamTranslator {
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
     /// reason came with text and the end event is missing, because the answer may be incomplete.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
-        let may_be_cut = self.progress == StreamProgress::Finished && self.decoder.has_finish_beside_text();
+        let may_be_cut = self.progress == StreamProgress::Finished && self.decoder.has_finish_with_text();
         match result {
             Err(error) if may_be_cut && error.in_band_body.is_some() => Err(error),
             Err(_) if self.progress >= StreamProgress::Finished => {

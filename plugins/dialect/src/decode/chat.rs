@@ -123,8 +123,8 @@ impl super::DialectDecoder for ChatDecoder {
         self.buffered_reasoning.or(self.chunks.reasoning_name())
     }
 
-    fn has_finish_beside_text(&self) -> bool {
-        self.chunks.has_finish_beside_text()
+    fn has_finish_with_text(&self) -> bool {
+        self.chunks.has_finish_with_text()
     }
 
     fn buffered_bytes(&self) -> usize {

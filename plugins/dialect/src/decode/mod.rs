@@ -48,7 +48,7 @@ pub trait DialectDecoder: Send {
 
     /// Returns true if the last finish reason came with text. Some engines mark each chunk as the last, so such a finish
     /// reason does not prove that the answer is complete.
-    fn has_finish_beside_text(&self) -> bool {
+    fn has_finish_with_text(&self) -> bool {
         false
     }
 

@@ -145,7 +145,7 @@ impl ChunkReader {
     }
 
     /// Returns true if the last finish reason came with text.
-    pub(super) const fn has_finish_beside_text(&self) -> bool {
+    pub(super) const fn has_finish_with_text(&self) -> bool {
         self.finish_beside_text
     }
 
