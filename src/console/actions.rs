@@ -113,7 +113,12 @@ pub async fn answer(
 }
 
 /// Returns the form with the typed values and the refusal beside its field, or the refusal alone.
-fn refusal_blocks(row: &ActionDefinition, request: &ConsoleRequest, id: &str, refusal: &ApiError) -> Vec<Block> {
+fn refusal_blocks(
+    row: &ActionDefinition,
+    request: &ConsoleRequest,
+    id: &str,
+    refusal: &ApiError,
+) -> Vec<Block> {
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
     let field = refusal.param.as_deref().map(form_field);

@@ -9,6 +9,7 @@ mod asset;
 mod block;
 mod chart;
 mod csv;
+mod field;
 mod format;
 mod intensity_chart;
 mod language;
