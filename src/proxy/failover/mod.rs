@@ -26,11 +26,10 @@ mod store_response;
 mod streaming;
 pub mod wait;
 
-pub(crate) use attempt::AttemptError;
-pub(crate) use fan::ChoiceUsage;
 pub use filtered::check_filters;
 pub use select::CandidateSet;
 pub use settle::{FLAVOR_HEADER, image_work};
+pub(crate) use {attempt::AttemptError, fan::ChoiceUsage};
 
 use crate::billing::Hold;
 use crate::proxy::exchange::{Exchange, WriteOutcome};

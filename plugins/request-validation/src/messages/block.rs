@@ -52,6 +52,18 @@ fn is_vendor_block(kind: &str) -> bool {
         || kind.ends_with("_tool_result")
 }
 
+/// Returns true for a block whose content only the vendor's own models define; refuses an upload into a container.
+fn is_unchecked_block(
+    kind: JsonValue<'_>,
+    path: &FieldPath<'_>,
+    place: BlockContext,
+) -> Result<bool, ApiError> {
+    if place == BlockContext::User && kind.equals_text("container_upload") {
+        return Err(path.unsupported("the gateway has no containers; send the file as a document"));
+    }
+    Ok(kind.is_string() && is_vendor_block(&kind.text()))
+}
+
 /// Validates a block.
 pub(super) fn validate_block<'d>(
     block: JsonValue<'d>,
@@ -78,10 +90,7 @@ pub(super) fn validate_block<'d>(
     )?;
     let path = at.key("type");
     let kind = read::required(kind, &path, read::QuotedAlternatives(place.type_names()))?;
-    if place == BlockContext::User && kind.equals_text("container_upload") {
-        return Err(path.unsupported("the gateway has no containers; send the file as a document"));
-    }
-    if kind.is_string() && is_vendor_block(&kind.text()) {
+    if is_unchecked_block(kind, &path, place)? {
         return Ok(ParsedBlock::Content);
     }
     let string = |member: Option<JsonValue<'d>>, name: &str| {
