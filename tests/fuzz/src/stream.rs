@@ -94,7 +94,7 @@ pub fn finish(
             &mut out,
         ),
         Some(_) if reply.progress() > StreamProgress::Pending => {
-            reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", &mut out);
+            reply.write_error(&ApiError::new(ErrorCode::Unavailable), "req_1", OBJECTS, &mut out);
         }
         Some(_) => {}
     }

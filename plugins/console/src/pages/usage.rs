@@ -204,12 +204,8 @@ pub(super) fn day_table(usage: &Value, view: &UsageView) -> Table {
         cells.extend(shown().map(value));
         cells
     };
-    let mut headings = headings(view.with_money);
-    if by_group {
-        headings.insert(0, "Day");
-    } else {
-        headings[0] = "Day";
-    }
+    let others = headings(view.with_money).into_iter().skip(usize::from(!by_group));
+    let headings = std::iter::once("Day").chain(others).collect();
     Table {
         title: "Values by day, UTC".into(),
         headings,

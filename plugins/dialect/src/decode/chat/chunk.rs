@@ -31,7 +31,7 @@ pub(super) struct ChunkReader {
     choices: Vec<ChoiceDecoder>,
     last_reasoning_name: Option<ReasoningName>,
     /// True if the last finish reason came with text.
-    finish_beside_text: bool,
+    finish_with_text: bool,
 }
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl ChunkReader {
             is_buffered,
             choices: Vec::new(),
             last_reasoning_name: None,
-            finish_beside_text: false,
+            finish_with_text: false,
         }
     }
 
@@ -146,7 +146,7 @@ impl ChunkReader {
 
     /// Returns true if the last finish reason came with text.
     pub(super) const fn has_finish_with_text(&self) -> bool {
-        self.finish_beside_text
+        self.finish_with_text
     }
 
     /// Returns the seed of generated tool call ids.
@@ -195,7 +195,6 @@ impl ChunkReader {
         }
         let said = parts.message.unwrap_or_default();
         let said = MessageMembers { content: said.content.or(parts.text), ..said };
-        let before = events.len();
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
         let before = events.len();
         choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
@@ -205,7 +204,7 @@ impl ChunkReader {
         choice.content = choice.content.after_chunk(&said, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
-            self.finish_beside_text = has_text;
+            self.finish_with_text = has_text;
         }
         // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();
