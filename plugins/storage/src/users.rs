@@ -163,15 +163,31 @@ impl UserStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self) -> Result<Vec<UserRecord>, StoreError> {
-        let (mut users, mut after) = (Vec::new(), None::<Vec<u8>>);
+        let mut users = Vec::new();
+        self.find_row(|user, _| {
+            users.push(user);
+            None::<()>
+        })?;
+        Ok(users)
+    }
+
+    /// Calls `find` with each user and the value of its row, by name, until it returns a result.
+    fn find_row<T>(
+        &self,
+        mut find: impl FnMut(UserRecord, &[u8]) -> Option<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let mut after = None::<Vec<u8>>;
         loop {
             let page = self.store.scan(StoreTable::Users, b"", after.as_deref(), crate::MAX_PAGE_ROWS)?;
             for row in &page.rows {
-                users.push(versioned_json::decode(WHAT, &row.value)?);
+                let found = find(versioned_json::decode(WHAT, &row.value)?, &row.value);
+                if found.is_some() {
+                    return Ok(found);
+                }
             }
             match page.rows.into_iter().next_back() {
                 Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(users),
+                _ => return Ok(None),
             }
         }
     }
@@ -200,13 +216,15 @@ impl UserStore {
                 let mut guard = Transaction::new();
                 is_last = false;
                 if was_needed && !is_needed(user) {
-                    let other = self.list()?.into_iter().find(|other| other.name != name && is_needed(other));
-                    let Some(other) = other else {
+                    // The guard is the value that was found to satisfy it: another value may not.
+                    let other = self.find_row(|other, row| {
+                        (other.name != name && is_needed(&other)).then(|| (other.name, row.to_vec()))
+                    })?;
+                    let Some((other, row)) = other else {
                         is_last = true;
                         return Ok(ChangeOutcome::Unchanged);
                     };
-                    let row = self.store.get(StoreTable::Users, other.name.as_bytes())?.unwrap_or_default();
-                    guard = guard.require_value(StoreTable::Users, other.name.as_bytes(), row);
+                    guard = guard.require_value(StoreTable::Users, other.as_bytes(), row);
                 }
                 Ok(ChangeOutcome::Changed(guard.append(log.entry_operations(&audited)?)))
             },
