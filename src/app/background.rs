@@ -9,6 +9,7 @@ use crate::storage::files::DeletionOutcome;
 use crate::storage::responses::SweepRole;
 use crate::time::clock::{self, ClockAdjustment, ProcessClock};
 use crate::upstream::provider_state::resolve_all;
+use parking_lot::Mutex;
 use penstock_storage::StoreHealth;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,12 +73,12 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(DELETION_INTERVAL, stop, app, {
-            let is_logged = Arc::new(AtomicBool::new(false));
+            let logged = Arc::new(Mutex::new(DeletionProblems::default()));
             move |app| {
-                let is_logged = is_logged.clone();
+                let logged = logged.clone();
                 async move {
                     if app.stores.fleet.is_leader() && !app.is_store_handed_over() {
-                        finish_deletions(&app, &is_logged).await;
+                        finish_deletions(&app, &logged).await;
                     }
                 }
             }
@@ -214,13 +215,22 @@ async fn delete_expired_files(app: &AppState) {
     let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
     match swept {
         Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(swept)) => tracing::info!(name: "files_over", files = %swept),
+        Ok(Ok(swept)) => tracing::info!(name: "files_expired", files = %swept),
         Ok(Err(error)) => tracing::error!(name: "files_not_swept", why = %error),
     }
 }
 
-/// Deletes the contents of deleted files that remained. Failures are logged once, until a pass has none.
-async fn finish_deletions(app: &AppState, is_logged: &AtomicBool) {
+/// Problems of the last pass over deleted files.
+#[derive(Clone, Copy, Default)]
+struct DeletionProblems {
+    has_failed: bool,
+    /// Number of records that cannot be read.
+    unreadable: u64,
+}
+
+/// Deletes the contents of deleted files that remained. Failures are logged once, until a pass has none, and records
+/// that cannot be read when there are more of them.
+async fn finish_deletions(app: &AppState, logged: &Mutex<DeletionProblems>) {
     let files = app.files.clone();
     let Ok(passed) = tokio::task::spawn_blocking(move || files.finish_deletions()).await else { return };
     let outcome = match passed {
@@ -230,9 +240,10 @@ async fn finish_deletions(app: &AppState, is_logged: &AtomicBool) {
     if outcome.finished > 0 {
         tracing::info!(name: "deletions_finished", files = %outcome.finished);
     }
-    if outcome.first_error.is_none() && outcome.unreadable == 0 {
-        is_logged.store(false, Ordering::Relaxed);
-    } else if !is_logged.swap(true, Ordering::Relaxed) {
+    let problems =
+        DeletionProblems { has_failed: outcome.first_error.is_some(), unreadable: outcome.unreadable };
+    let logged = std::mem::replace(&mut *logged.lock(), problems);
+    if problems.has_failed && !logged.has_failed || problems.unreadable > logged.unreadable {
         let why = outcome.first_error.map(|error| error.to_string());
         let (files, unreadable) = (outcome.failed, outcome.unreadable);
         tracing::warn!(name: "deletions_not_finished", %files, %unreadable, why);
@@ -248,13 +259,14 @@ async fn sweep_bucket(app: &Arc<AppState>) {
         let due = state.files.bucket().filter(|bucket| {
             bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
         });
-        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store(), age))
+        due.map(|bucket| bucket.sweep(state.files.record_store(), age))
     });
-    match swept.await {
-        Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(swept)) => tracing::info!(name: "bucket_swept", leftovers = %swept),
-        // The next sweep continues.
-        Ok(Err(error)) => tracing::warn!(name: "bucket_not_swept", why = %error),
+    let Ok(Some(outcome)) = swept.await else { return };
+    if outcome.swept > 0 {
+        tracing::info!(name: "bucket_swept", leftovers = %outcome.swept);
+    }
+    if let Some(error) = outcome.first_error {
+        tracing::warn!(name: "bucket_not_swept", why = %error);
     }
 }
 

@@ -25,7 +25,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use database::{StoreLocation, check_database, database_options, store_location};
+pub use database::{
+    DatabaseCheck, StoreLocation, check_database, database_options, describe_database, store_location,
+};
 
 /// Open store and its secrets.
 #[derive(Clone)]

@@ -36,6 +36,26 @@ impl SweepSchedule {
     }
 }
 
+/// Outcome of a sweep.
+#[derive(Debug, Default)]
+pub struct SweepOutcome {
+    /// Number of deleted objects and ended uploads; those of a request that failed in part are not counted.
+    pub swept: u64,
+    /// First error of the bucket or of the store. The next sweep tries again.
+    pub first_error: Option<FileError>,
+}
+
+impl SweepOutcome {
+    fn add(&mut self, part: Result<u64, FileError>) {
+        match part {
+            Ok(swept) => self.swept += swept,
+            Err(error) => {
+                self.first_error.get_or_insert(error);
+            }
+        }
+    }
+}
+
 impl FileBucket {
     /// Returns true if a sweep is due; called every minute, so that outages of the store are noticed.
     pub fn is_sweep_due(&self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
@@ -43,14 +63,14 @@ impl FileBucket {
     }
 
     /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still be
-    /// written. The age is by the clock of the store. Returns their number.
-    ///
-    /// # Errors
-    /// Returns the first error of the bucket or of the store; the next call continues.
-    pub fn sweep(&self, records: &FileStore, age: Duration) -> Result<u64, FileError> {
-        let objects = self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object))?;
-        let segments = self.sweep_folder(SEGMENT_FOLDER, age, |object| is_stale_segment(records, object))?;
-        Ok(objects + segments + self.end_incomplete_uploads(age)?)
+    /// written. The age is by the clock of the store. An object that cannot be deleted, and one whose record is damaged,
+    /// do not end the sweep.
+    pub fn sweep(&self, records: &FileStore, age: Duration) -> SweepOutcome {
+        let mut outcome = SweepOutcome::default();
+        self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object), &mut outcome);
+        self.sweep_folder(SEGMENT_FOLDER, age, |object| is_stale_segment(records, object), &mut outcome);
+        outcome.add(self.end_incomplete_uploads(age));
+        outcome
     }
 
     fn sweep_folder(
@@ -58,22 +78,33 @@ impl FileBucket {
         folder: &str,
         age: Duration,
         is_stale: impl Fn(&ObjectInfo) -> Result<bool, StoreError>,
-    ) -> Result<u64, FileError> {
-        let contents = self.contents().map_err(FileError::Disk)?;
-        let (mut swept, mut after) = (0, None::<String>);
+        outcome: &mut SweepOutcome,
+    ) {
+        let mut after = None::<String>;
         loop {
-            let page = contents.list(folder, after.as_deref()).map_err(FileError::Disk)?;
+            let listed = self.contents().and_then(|contents| {
+                let page = contents.list(folder, after.as_deref())?;
+                Ok((contents, page))
+            });
+            let (contents, page) = match listed {
+                Ok(listed) => listed,
+                Err(error) => return outcome.add(Err(FileError::Disk(error))),
+            };
             let mut stale = Vec::new();
             for object in page.objects.iter().filter(|object| object.age >= age) {
-                if is_stale(object)? {
-                    stale.push(object.name.clone());
+                match is_stale(object) {
+                    Ok(true) => stale.push(object.name.clone()),
+                    Ok(false) => {}
+                    Err(error @ StoreError::Corrupt { .. }) => outcome.add(Err(error.into())),
+                    // The other records cannot be read either.
+                    Err(error) => return outcome.add(Err(error.into())),
                 }
             }
-            contents.delete_all(&stale).map_err(FileError::Disk)?;
-            swept += stale.len() as u64;
+            let deleted = contents.delete_all(&stale).map(|()| stale.len() as u64);
+            outcome.add(deleted.map_err(FileError::Disk));
             after = page.objects.last().map(|object| object.name.clone());
             if !page.more || after.is_none() {
-                return Ok(swept);
+                return;
             }
         }
     }

@@ -70,7 +70,7 @@ impl SharedBucket {
     }
 
     /// Makes all objects older than the age at which they count as left over.
-    fn age(&self) {
+    pub(super) fn age(&self) {
         let old = SystemTime::now() - Duration::from_secs(4_000);
         for name in self.names("files").into_iter().chain(self.names("parts")) {
             let path = self.bucket_path().join(name);
@@ -182,9 +182,9 @@ fn another_gateway_continues_results_from_the_last_commit() {
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
     let bucket = one.bucket().unwrap();
-    assert_eq!(bucket.sweep(one.record_store(), HOUR).unwrap(), 0, "all are young");
+    assert_eq!(bucket.sweep(one.record_store(), HOUR).swept, 0, "all are young");
     shared.age();
-    assert_eq!(bucket.sweep(one.record_store(), HOUR).unwrap(), 6);
+    assert_eq!(bucket.sweep(one.record_store(), HOUR).swept, 6);
     assert_eq!(read(&two, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!(files_in(&one.upload_folder) + files_in(&two.upload_folder), 0);
 }
@@ -202,7 +202,7 @@ fn a_repeated_end_is_the_same_object() {
     let first = seal();
     assert_eq!(seal(), first, "after a crash before the commit");
     shared.age();
-    files.bucket().unwrap().sweep(files.record_store(), HOUR).unwrap();
+    assert!(files.bucket().unwrap().sweep(files.record_store(), HOUR).first_error.is_none());
     shared.commit(&record, &first);
     assert_eq!(
         read(&files, &first).unwrap(),
@@ -256,7 +256,7 @@ fn the_sweep_removes_old_objects_without_a_record_and_nothing_else() {
     files.record_store().delete(&lost).unwrap();
     fs::write(shared.bucket_path().join("files/README"), "an operator's own").unwrap();
     shared.age();
-    assert_eq!(files.bucket().unwrap().sweep(files.record_store(), HOUR).unwrap(), 1);
+    assert_eq!(files.bucket().unwrap().sweep(files.record_store(), HOUR).swept, 1);
     assert!(read(&files, &record).is_ok() && read(&files, &output.updated_record(&growing)).is_ok());
     assert_eq!(shared.names("files").len(), 2);
 }
@@ -270,7 +270,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let foreign = other.gateway("two");
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
-    assert!(foreign.bucket().unwrap().sweep(foreign.record_store(), HOUR).is_err());
+    assert!(foreign.bucket().unwrap().sweep(foreign.record_store(), HOUR).first_error.is_some());
     FileStore::new(other.store.clone()).get_or_insert_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());

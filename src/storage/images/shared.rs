@@ -7,6 +7,7 @@
 
 use super::names;
 use crate::storage::shared_contents::SharedContents;
+use penstock_object_storage::ObjectInfo;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
@@ -73,20 +74,28 @@ impl SharedImages {
         self.0.store().and_then(|store| store.delete_all(&names)).ok();
     }
 
-    /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet.
+    /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet. An
+    /// image that cannot be deleted does not end the sweep.
     ///
     /// # Errors
-    /// Returns any I/O error.
+    /// Returns the first I/O error.
     pub fn sweep(&self, lifetime: Duration) -> Result<u64> {
-        let (store, mut expired) = (self.0.store()?, Vec::new());
-        store.for_each(IMAGES_FOLDER, &mut |object| {
-            if object.age >= lifetime.saturating_add(GRACE) {
-                expired.push(object.name);
+        let store = self.0.store()?;
+        let (mut swept, mut outcome, mut after) = (0, Ok(()), None::<String>);
+        loop {
+            let page = store.list(IMAGES_FOLDER, after.as_deref())?;
+            after = page.objects.last().map(|object| object.name.clone());
+            let is_expired = |object: &ObjectInfo| object.age >= lifetime.saturating_add(GRACE);
+            let expired: Vec<_> =
+                page.objects.into_iter().filter(is_expired).map(|object| object.name).collect();
+            match store.delete_all(&expired) {
+                Ok(()) => swept += expired.len() as u64,
+                Err(error) => outcome = outcome.and(Err(error)),
             }
-            Ok(())
-        })?;
-        store.delete_all(&expired)?;
-        Ok(expired.len() as u64)
+            if !page.more || after.is_none() {
+                return outcome.map(|()| swept);
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::response_files::{ResponseFile, ResponseFiles};
 use super::{ResponseStore, is_expired};
 use crate::config::settings::ResponseSettings;
-use std::io::Result;
+use penstock_object_storage::BucketError;
+use std::io::{Error, Result};
 
 /// Part of a sweep in the sweeps of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,24 +15,43 @@ pub enum SweepRole {
     Counter,
 }
 
+/// Returns true if the contents of the other keys cannot be reached either.
+fn is_unreachable(error: &Error) -> bool {
+    BucketError::cause_of(error).is_some_and(BucketError::is_unreachable)
+}
+
 impl ResponseStore {
     /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
     /// remaining responses again. Returns the number of expired responses that were removed.
     ///
+    /// A response that cannot be removed does not end the sweep.
+    ///
     /// # Errors
-    /// Returns any I/O error.
+    /// Returns the first I/O error.
     pub fn sweep(&self, now: u64, settings: ResponseSettings, role: SweepRole) -> Result<u64> {
-        let mut removed = 0;
+        let (mut removed, mut first_error) = (0, None);
         let is_expired = |file: &ResponseFile| is_expired(file.created, now, settings.retention);
         let mut keys = self.usage.keys();
         self.files.for_each_key(&mut |key, files| {
             let (expired, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_expired);
             keys.remove(key);
             self.usage.set_bytes(key, others.iter().map(|file| file.bytes).sum());
-            if role == SweepRole::Remover && !expired.is_empty() {
-                removed += self.files.remove(key, expired)?.len() as u64;
+            if role == SweepRole::Counter {
+                return Ok(());
             }
-            if role == SweepRole::Remover { self.evict(key, settings, usize::MAX) } else { Ok(()) }
+            let outcome = if expired.is_empty() {
+                Ok(0)
+            } else {
+                self.files.remove(key, expired).map(|files| files.len())
+            };
+            removed += *outcome.as_ref().unwrap_or(&0) as u64;
+            match outcome.and_then(|_| self.evict(key, settings, usize::MAX)) {
+                Err(error) if !is_unreachable(&error) => {
+                    first_error.get_or_insert(error);
+                    Ok(())
+                }
+                outcome => outcome,
+            }
         })?;
         // Responses that are stored during the sweep may be missing from the counted bytes until the next sweep.
         keys.iter().for_each(|key| self.usage.set_bytes(key, 0));
@@ -42,7 +62,7 @@ impl ResponseStore {
                 Ok(())
             })?;
         }
-        Ok(removed)
+        first_error.map_or(Ok(removed), Err)
     }
 
     /// Counts the bytes of the stored responses of every API key.

@@ -46,23 +46,37 @@ pub fn store_location(storage: &StorageSettings) -> StoreLocation {
     StoreLocation::Database(PostgresOptions { password, sharing, ..options })
 }
 
-/// Checks the settings of the configured database, and connects to it if `reach` is true; writes nothing. Returns
-/// warnings.
+/// Result of a check of the configured database.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DatabaseCheck {
+    /// Version of the server, if it was reached.
+    pub server: Option<String>,
+    /// Warnings, as sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Returns the address and the names of the configured database; `None` for a store in a folder.
+#[must_use]
+pub fn describe_database(storage: &StorageSettings) -> Option<String> {
+    database_options(storage).and_then(|options| penstock_storage::describe_database(&options).ok())
+}
+
+/// Checks the settings of the configured database, and connects to it if `reach` is true; writes nothing.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the database cannot be used.
-pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Vec<String>, String> {
-    let Some(options) = database_options(storage) else { return Ok(Vec::new()) };
-    let warnings = if reach {
+pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<DatabaseCheck, String> {
+    let Some(options) = database_options(storage) else { return Ok(DatabaseCheck::default()) };
+    let (server, warnings) = if reach {
         let report = penstock_storage::check_postgres(&options);
         let report = report.map_err(|error| to_sentence(&error.to_string()))?;
         check_clocks(report.unix_seconds, system_time().as_secs())?;
-        report.warnings
+        (Some(report.server), report.warnings)
     } else {
         let warning = penstock_storage::check_postgres_options(&options);
-        warning.map_err(|error| to_sentence(&error.to_string()))?.into_iter().collect()
+        (None, warning.map_err(|error| to_sentence(&error.to_string()))?.into_iter().collect())
     };
-    Ok(warnings.iter().map(|warning| to_sentence(warning)).collect())
+    Ok(DatabaseCheck { server, warnings: warnings.iter().map(|warning| to_sentence(warning)).collect() })
 }
 
 /// Compares the database's clock with that of this machine.

@@ -28,7 +28,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
             Some(text) => text,
             None => match count_keys(store)? {
                 0 => read_or_create(&path, hex_secret)?,
-                count => return Err(missing_message(&path.display().to_string(), count)),
+                count => return Err(missing_message(&path.display().to_string(), count, hint(storage))),
             },
         },
     };
@@ -49,7 +49,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
                 Some(_) => "storage.pepper".to_owned(),
                 None => path.display().to_string(),
             };
-            return Err(mismatch_message(&place, count));
+            return Err(mismatch_message(&place, count, hint(storage)));
         }
     }
     // If a full disk rejects the check value, a later start writes it.
@@ -109,16 +109,24 @@ fn store_message(error: &StoreError) -> String {
 const RESTORE_HINT: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
                        `penstock store new-pepper` makes another one; every key then has to be rotated.";
 
-fn missing_message(path: &str, count: u64) -> String {
+/// Remedies in a fleet, where another gateway has the pepper.
+const FLEET_HINT: &str = "All gateways of a fleet need the same pepper: copy the file from a gateway that has it, or set \
+                          storage.pepper in all of them. If no gateway has it, restore it from a backup.";
+
+fn hint(storage: &StorageSettings) -> &'static str {
+    if storage.fleet.is_some() { FLEET_HINT } else { RESTORE_HINT }
+}
+
+fn missing_message(path: &str, count: u64, hint: &str) -> String {
     format!(
-        "The pepper {path} is missing, and without it none of the {count} API keys in the store would be accepted. {RESTORE_HINT}"
+        "The pepper {path} is missing, and without it none of the {count} API keys in the store would be accepted. {hint}"
     )
 }
 
-fn mismatch_message(place: &str, count: u64) -> String {
+fn mismatch_message(place: &str, count: u64, hint: &str) -> String {
     format!(
         "The pepper in {place} is not the one that the {count} API keys in the store were made with: none of them would be \
-         accepted. {RESTORE_HINT}"
+         accepted. {hint}"
     )
 }
 

@@ -24,12 +24,14 @@ impl Bucket {
         match self.delete_in_bulk(paths) {
             Ok(()) => Ok(()),
             Err(error @ BucketError::Unreachable(_)) => Err(error.into()),
-            // Not every store has such requests. A refusal may also be of one object, which its own request shows then.
+            // A refusal may be of one object, which its own request shows then. If the store refuses none of them alone,
+            // it has no such requests.
             Err(error) => {
+                delete_each(self, names)?;
                 if matches!(error, BucketError::Refused(_)) {
                     self.0.has_bulk_deletion.store(false, Ordering::Relaxed);
                 }
-                delete_each(self, names)
+                Ok(())
             }
         }
     }
