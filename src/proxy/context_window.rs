@@ -84,14 +84,29 @@ async fn check_texts(
     if max_prompt_tokens(long, 0, 0) <= window {
         return Ok(());
     }
+    let Some(quick) = is_count_quick(model, ask) else { return Ok(()) };
     let (model, task) = (model.clone(), ask.task.clone());
-    let quick = ask.body.len() <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
         let counter = model.model.tokenizer.as_ref().map(|tokenizer| &*tokenizer.0);
         longest_token_count(counter, &task, window, window, stop)
     };
     let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
+}
+
+/// Returns true if the count of the texts is so quick that it needs no permit; `None` if nothing can be counted: without
+/// a tokenizer, only token ids are.
+fn is_count_quick(model: &ModelState, ask: &InferenceRequest) -> Option<bool> {
+    if model.model.tokenizer.is_some() {
+        return Some(ask.body.len() <= INLINE_COUNT_BYTES);
+    }
+    let has_ids = |values: &[Bytes]| values.iter().any(|value| value.starts_with(b"["));
+    match &ask.task {
+        InferenceTask::Complete(task) => has_ids(&task.prompts),
+        InferenceTask::Embed(embed) => has_ids(embed.inputs.values()),
+        _ => false,
+    }
+    .then_some(true)
 }
 
 /// Returns the size in bytes of the longest text that has to fit into the window.
@@ -131,8 +146,9 @@ fn longest_token_count(
     let budget = CountBudget { max_tokens: exact_limit(window), stop };
     let count = |json: &Bytes| {
         let counted = || {
+            let counter = counter?;
             let text = serde_json::from_slice::<String>(json).ok()?;
-            counter?.count_text_within(&text, &budget)
+            counter.count_text_within(&text, &budget)
         };
         prompts::token_id_count(json).or_else(counted).unwrap_or(0)
     };

@@ -1,6 +1,6 @@
 //! Several answers to a prompt of `/v1/completions`, at providers that give one.
 
-use crate::harness::script::json_answer;
+use crate::harness::script::{ScriptStep, done, json_answer, sse};
 use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 
@@ -125,4 +125,33 @@ async fn candidates_of_best_of_that_are_not_returned_are_charged() {
     let answer = running.client.post(PATH, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["usage"]["completion_tokens"], 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_delivered_part_of_a_stream_with_too_few_answers_is_charged_with_its_energy() {
+    let provider = Provider::start().await;
+    let chunk = |text: &str, finish: Value| {
+        let choice = json!({"index": 0, "text": text, "finish_reason": finish});
+        let chunk =
+            json!({"id": "c", "object": "text_completion", "created": 1, "model": "t", "choices": [choice]});
+        ScriptStep::Chunk(format!("data: {chunk}\n\n").into_bytes())
+    };
+    let text = "Hello there ".repeat(20);
+    provider.always(vec![
+        sse(),
+        chunk(&text, Value::Null),
+        chunk("", json!("stop")),
+        done(),
+        ScriptStep::End,
+    ]);
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    let body = json!({"model": "c", "prompt": ["a", "b"], "max_tokens": 500, "stream": true});
+    let answer = running.client.post(PATH, &body).await.text();
+    let events =
+        answer.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| data.starts_with('{'));
+    let events: Vec<Value> = events.map(|data| serde_json::from_str(data).unwrap()).collect();
+    let last = events.last().unwrap();
+    assert!(last["error"].is_object(), "{answer}");
+    let energy = last["environment_impact"]["energy_kwh"].as_f64().unwrap_or_default();
+    assert!(energy > 0.0 && last["billing_cost"].is_object(), "{last}");
 }

@@ -1,8 +1,9 @@
 //! Check of text completions: each prompt shares its context window with its own answers.
 
-use super::{TokenCountContext, context_exceeded, longest_text, longest_token_count, requested_output};
+use super::{
+    TokenCountContext, context_exceeded, is_count_quick, longest_text, longest_token_count, requested_output,
+};
 use crate::upstream::config_snapshot::ModelState;
-use crate::upstream::count_queue::INLINE_COUNT_BYTES;
 use penstock_core::{ApiError, InferenceRequest};
 use penstock_tokens::{CountMethod, TokenCount, max_prompt_tokens};
 use std::sync::Arc;
@@ -28,12 +29,12 @@ pub(super) async fn check_prompts(
     if max_prompt_tokens(longest_text(&ask.task), 0, 0) <= fits {
         return Ok(None);
     }
+    let Some(quick) = is_count_quick(model, ask) else { return Ok(None) };
     let (state, task) = (model.clone(), ask.task.clone());
     let work = move |stop: &AtomicBool| {
         let counter = state.model.tokenizer.as_ref().map(|tokenizer| &*tokenizer.0);
         longest_token_count(counter, &task, fits, wide, stop)
     };
-    let quick = ask.body.len() <= INLINE_COUNT_BYTES;
     let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     // With `max_tokens: 0` a prompt may fill the window, because nothing is generated.
     if tokens.saturating_add(wanted.min(1)) > wide {

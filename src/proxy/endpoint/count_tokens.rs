@@ -71,7 +71,7 @@ pub(super) async fn count_prompt(
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let counting = x.token_count_context();
-    check_filters(&counting, &model, ask)?;
+    check_filters(&counting, &x.principal, &model, ask)?;
     x.reserve_limits(entry, &CostEstimate::default())?;
     tokio::select! {
         biased;

@@ -102,12 +102,13 @@ impl FailoverRun<'_, '_> {
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.mark_single_choice(offer);
         }
+        // Before the charge, which states the energy of the failed attempts.
+        self.record_failed_energy(offer);
         if self.progress.has_content() {
             settle::settle_disconnected(self);
             self.refusal = Some(refusal);
             return PlannerStep::ReturnError;
         }
-        self.record_failed_energy(offer);
         self.incompatible = Some(refusal);
         course.on_skipped(self.now())
     }

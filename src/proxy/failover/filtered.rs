@@ -1,5 +1,6 @@
 //! Refusal of a request if no offer of the model meets its filters: it names the filter and the available values.
 
+use crate::auth::key_cache::Principal;
 use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::count_queue::TokenCountContext;
 use penstock_core::{ApiError, InferenceRequest, OfferFacts, OfferFilter, OfferFilters};
@@ -7,19 +8,22 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
-/// Checks that an offer of the model or of its fallback models meets the filters of the request.
+/// Checks that an offer of the model, or of those of its fallback models that the key may use, meets the filters of the
+/// request.
 ///
 /// # Errors
 /// Returns the refusal that a generation with these filters gets.
 pub fn check_filters(
     counting: &TokenCountContext,
+    principal: &Principal,
     model: &ModelState,
     ask: &InferenceRequest,
 ) -> Result<(), ApiError> {
     let Some(filters) = &ask.filters else { return Ok(()) };
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| counting.config.model(id));
+    let mut fallbacks = fallbacks.filter(|model| principal.may_use_model(&model.model.card.id));
     let is_met = |model: &ModelState| counting.admitted_offers(model, ask).next().is_some();
-    if is_met(model) || fallbacks.into_iter().any(|model| is_met(model)) {
+    if is_met(model) || fallbacks.any(|model| is_met(model)) {
         return Ok(());
     }
     let facts: Vec<OfferFacts<'_>> =
