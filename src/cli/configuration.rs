@@ -41,7 +41,8 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
         ConfigSource::File(path) => path.display().to_string(),
     };
     let database = stores::check_database(&loaded.settings.storage, reach);
-    others.extend(database.map_err(|why| CommandError { why, code: MISCONFIGURED })?);
+    let database = database.map_err(|why| CommandError { why, code: MISCONFIGURED })?;
+    others.extend(database.warnings);
     if let Some(bucket) = &loaded.settings.files.store {
         files::check_bucket(bucket, reach).map_err(|why| CommandError { why, code: MISCONFIGURED })?;
     }
@@ -57,7 +58,18 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
         let why = format!("{many} in {name}, and --strict allows none.");
         return Err(CommandError { why, code: MISCONFIGURED });
     }
-    Ok(print_stdout(&format!("{name} is valid.\n{}", settings_summary(&loaded.settings)))?)
+    let mut summary = settings_summary(&loaded.settings);
+    if reach {
+        let mut reached: Vec<String> =
+            database.server.map(|version| format!("PostgreSQL {version}")).into_iter().collect();
+        reached.extend(
+            loaded.settings.files.store.as_ref().map(|bucket| format!("the bucket {}", bucket.bucket)),
+        );
+        if !reached.is_empty() {
+            let _ = writeln!(summary, "  {:<10} {}", "reached", reached.join(", "));
+        }
+    }
+    Ok(print_stdout(&format!("{name} is valid.\n{summary}"))?)
 }
 
 /// Checks the files of certificates and keys, and an admin token that an operator may have written. Returns warnings
@@ -167,6 +179,14 @@ pub fn settings_summary(settings: &Settings) -> String {
     places.extend(settings.console.listen.iter().map(|address| format!("dashboard {address}")));
     line("listens", places.join(", "));
     line("stores in", settings.storage.path.display().to_string());
+    if let Some(database) = stores::describe_database(&settings.storage) {
+        line("database", database);
+    }
+    if let Some(bucket) = &settings.files.store {
+        let folder =
+            if bucket.prefix.is_empty() { String::new() } else { format!(", folder {}", bucket.prefix) };
+        line("files in", format!("bucket {} of {}{folder}", bucket.bucket, bucket.endpoint));
+    }
     let names: usize = settings.models.iter().map(|model| 1 + model.card.aliases.len()).sum();
     line("models", format!("{} under {names} names", settings.models.len()));
     line("providers", format!("{} with {} offers", settings.providers.len(), settings.offers.len()));

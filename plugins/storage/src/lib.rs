@@ -51,7 +51,7 @@ pub use memory::open_in_memory;
 pub use permissions::restrict_permissions;
 pub use postgres::{
     DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
-    check_postgres_options, finish_import, open_postgres,
+    check_postgres_options, describe_database, finish_import, open_postgres,
 };
 pub use row_sum::RowAddition;
 pub use store::{

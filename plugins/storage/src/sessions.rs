@@ -27,6 +27,17 @@ pub struct SessionRecord {
     pub used_forms: Vec<String>,
 }
 
+/// Outcome of a change of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// The session was changed.
+    Changed,
+    /// There was nothing to change.
+    Unchanged,
+    /// The session does not exist; it may have been removed meanwhile.
+    Missing,
+}
+
 /// Access to the sign-in sessions in a store.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
@@ -59,7 +70,7 @@ impl SessionStore {
     }
 
     /// Changes a session by compare-and-swap, unless it has been removed; `change` returns false if there is nothing to
-    /// change. Returns true if the session was changed.
+    /// change.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -67,13 +78,17 @@ impl SessionStore {
         &self,
         digest: &[u8; 32],
         change: impl Fn(&mut SessionRecord) -> bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<SessionChange, StoreError> {
         let row = (StoreTable::Sessions, digest.as_slice());
         let changed = versioned_json::change_record(&*self.store, WHAT, row, |session| {
             let outcome = change(session).then(|| ChangeOutcome::Changed(Transaction::new()));
             Ok(outcome.unwrap_or(ChangeOutcome::Unchanged))
         })?;
-        Ok(changed.is_some_and(|(_, changed)| changed))
+        Ok(match changed {
+            None => SessionChange::Missing,
+            Some((_, true)) => SessionChange::Changed,
+            Some((_, false)) => SessionChange::Unchanged,
+        })
     }
 
     /// Removes a session.

@@ -102,21 +102,28 @@ pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, Databa
         }
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await {
-        Ok(connected) => connected.map_err(connect_error),
-        Err(_) => Err(DatabaseError::Lost("no answer to a connection attempt".to_owned())),
+        Ok(connected) => connected.map_err(|error| connect_error(settings, error)),
+        Err(_) => {
+            let what = format!("{} does not answer a connection attempt", settings.address());
+            Err(DatabaseError::Lost(what))
+        }
     }
 }
 
 /// Classifies the error of a connection attempt: an I/O error may be a name that does not resolve, a closed port or a
-/// certificate that is not accepted; its cause says which.
-fn connect_error(error: tokio_postgres::Error) -> DatabaseError {
+/// certificate that is not accepted; its cause says which. The address has no credentials.
+fn connect_error(settings: &ConnectSettings, error: tokio_postgres::Error) -> DatabaseError {
     let mut cause: &(dyn std::error::Error + 'static) = &error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    let what = cause.to_string();
+    let what = format!("{}: {cause}", settings.address());
+    let is_refusal = error.as_db_error().is_some();
     match DatabaseError::from(error) {
         DatabaseError::Lost(_) => DatabaseError::Lost(what),
+        DatabaseError::Permanent(StoreError::Database { .. }) if !is_refusal => {
+            DatabaseError::Permanent(StoreError::Database { what })
+        }
         other => other,
     }
 }

@@ -36,7 +36,8 @@ use crate::{
 };
 
 pub use self::open::{
-    DatabaseReport, begin_import, check_postgres, check_postgres_options, finish_import, open_postgres,
+    DatabaseReport, begin_import, check_postgres, check_postgres_options, describe_database, finish_import,
+    open_postgres,
 };
 pub use self::options::{PasswordSource, PostgresOptions, StoreSharing};
 

@@ -39,16 +39,15 @@ pub struct DatabaseReport {
 ///
 /// # Errors
 /// Returns `InUse` if another live process uses the database, `Locked` if one of this machine has the folder,
-/// `Unreachable` if there is no connection, `Database` for a refusal by the server, `Format` for tables of a newer
-/// version or an unfinished import.
+/// `Unreachable` if there is no connection, `Database` for a refusal by the server, tables of a newer version or an
+/// unfinished import.
 pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
     open(options, |_, _, state| async move {
         match state {
             ImportState::Complete => Ok(()),
-            ImportState::Unfinished => Err(DatabaseError::Permanent(StoreError::Format {
-                what: "an import into the database has not finished: repeat `penstock store import`"
-                    .to_owned(),
-            })),
+            ImportState::Unfinished => Err(DatabaseError::Permanent(option_error(
+                "an import into it has not finished: repeat `penstock store import`",
+            ))),
         }
     })
 }
@@ -57,7 +56,7 @@ pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreE
 /// what the unfinished one wrote.
 ///
 /// # Errors
-/// Same as [`open_postgres`]; `Format` if the database has rows.
+/// Same as [`open_postgres`]; `Database` if the database has rows.
 pub fn begin_import(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
     open(options, |client, names, state| async move {
         match state {
@@ -66,8 +65,11 @@ pub fn begin_import(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreEr
                 for table in StoreTable::ALL {
                     let statement = format!("select from {} limit 1", names.row_table(table));
                     if client.query_typed_opt(&statement, &[]).await?.is_some() {
-                        let what = "an import needs an empty store".to_owned();
-                        return Err(DatabaseError::Permanent(StoreError::Format { what }));
+                        return Err(DatabaseError::Permanent(option_error(&format!(
+                            "its schema {0} has rows, and an import needs an empty store: name another database, or \
+                             run `DROP SCHEMA {0} CASCADE` if nothing in it is needed",
+                            names.schema()
+                        ))));
                     }
                 }
                 schema::set_import_state(&*client, &names, ImportState::Unfinished).await
@@ -99,6 +101,16 @@ pub fn check_postgres_options(options: &PostgresOptions) -> Result<Option<String
     Ok(is_open.then(|| "the connection to the database is not encrypted: use sslmode=verify-full".to_owned()))
 }
 
+/// Returns the address and the names of a database for people, without credentials, such as `db.example.eu:5432, database
+/// penstock, schema penstock`.
+///
+/// # Errors
+/// Returns `Database` with a description that does not repeat the URL.
+pub fn describe_database(options: &PostgresOptions) -> Result<String, StoreError> {
+    let settings = ConnectSettings::new(options)?;
+    Ok(format!("{}, database {}, schema {}", settings.address(), settings.database(), options.schema))
+}
+
 /// Connects and checks the server's version, settings and rights. Writes nothing.
 ///
 /// # Errors
@@ -113,11 +125,14 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
         let mut warnings: Vec<String> = warning.into_iter().collect();
         for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
             if schema::server_setting(&client, name).await? != safe {
-                warnings.push(format!("{name} is off on the server: a power cut may damage the database"));
+                warnings.push(format!(
+                    "the setting {name} of the database's server is off: a power cut may damage the database"
+                ));
             }
         }
         if schema::server_setting(&client, "synchronous_commit").await? == "off" {
-            warnings.push("synchronous_commit is off: a power cut may lose acknowledged writes".to_owned());
+            let risk = "a power cut may lose acknowledged writes";
+            warnings.push(format!("the setting synchronous_commit of the database's server is off: {risk}"));
         }
         if !has_tables {
             let may = "select has_database_privilege(current_database(), 'CREATE')";

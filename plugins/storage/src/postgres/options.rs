@@ -17,6 +17,30 @@ use crate::StoreError;
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Port of a URL without one.
+const DEFAULT_PORT: u16 = 5_432;
+/// Parameters that tokio-postgres reads from a URL.
+const URL_PARAMETERS: [&str; 18] = [
+    "user",
+    "password",
+    "dbname",
+    "options",
+    "application_name",
+    "sslnegotiation",
+    "host",
+    "hostaddr",
+    "port",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "target_session_attrs",
+    "channel_binding",
+    "load_balance_hosts",
+];
+
 /// Source of the password, if it is not in the URL.
 #[derive(Clone, Default)]
 pub enum PasswordSource {
@@ -124,11 +148,7 @@ impl ConnectSettings {
             return Err(option_error("its schema has to be of lower-case letters, digits and _"));
         }
         let (url, tls) = split_tls_parameters(&options.url);
-        let mut config: Config = url.parse().map_err(|_| {
-            option_error(
-                "its URL is not of the form postgresql://user@host:5432/database?sslmode=verify-full",
-            )
-        })?;
+        let mut config: Config = url.parse().map_err(|_| url_error(&url))?;
         if config.get_dbname().is_none_or(str::is_empty) {
             return Err(option_error("its URL has no name of a database"));
         }
@@ -149,6 +169,23 @@ impl ConnectSettings {
         Ok(ConnectSettings { config, password: options.password.clone(), tls, is_local })
     }
 
+    /// Returns the hosts and ports of the server, without credentials.
+    pub(super) fn address(&self) -> String {
+        let (hosts, ports) = (self.config.get_hosts(), self.config.get_ports());
+        let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
+        let address = |(index, host): (usize, &Host)| match host {
+            Host::Unix(folder) => format!("{}, port {}", folder.display(), port(index)),
+            Host::Tcp(name) if name.contains(':') => format!("[{name}]:{}", port(index)),
+            Host::Tcp(name) => format!("{name}:{}", port(index)),
+        };
+        hosts.iter().enumerate().map(address).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the name of the database.
+    pub(super) fn database(&self) -> &str {
+        self.config.get_dbname().unwrap_or_default()
+    }
+
     /// Returns the settings of a new connection, with the current password.
     ///
     /// # Errors
@@ -166,6 +203,23 @@ impl ConnectSettings {
             }
         }
         Ok(config)
+    }
+}
+
+/// Describes a URL that cannot be parsed. The names of its parameters are repeated, but no values.
+fn url_error(url: &str) -> StoreError {
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters).split('&');
+    let names = parameters.map(|parameter| parameter.split('=').next().unwrap_or_default());
+    let is_name = |name: &&str| {
+        !name.is_empty()
+            && name.len() <= 40
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    match names.filter(is_name).find(|name| !URL_PARAMETERS.contains(name)) {
+        Some(name) => option_error(&format!("its URL has the parameter {name}, which does not exist")),
+        None => option_error(
+            "its URL is not of the form postgresql://user@host:5432/database?sslmode=verify-full",
+        ),
     }
 }
 
@@ -272,11 +326,21 @@ mod tests {
             "postgresql://u:secret@h:port/x",
             "postgresql://u:secret@h/x?sslrootcert=/none.pem",
             "postgresql://u:secret@h/x?sslcert=/none.pem",
+            "postgresql://u:secret@h/x?ssl_mode=secret",
         ] {
             let error = parsed(url).map(|_| ()).unwrap_err();
             assert!(error.starts_with("the database cannot be used: "), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_named_and_an_address_has_no_credentials() {
+        let error = parsed("postgresql://u@h/x?connect_timeout=5&ssl_mode=disable").map(|_| ()).unwrap_err();
+        assert!(error.ends_with("the parameter ssl_mode, which does not exist"), "{error}");
+        let settings = parsed("postgresql://u:p@10.0.0.1:5433,[::1]/x?sslmode=disable").unwrap();
+        assert_eq!((settings.address().as_str(), settings.database()), ("10.0.0.1:5433, [::1]:5432", "x"));
+        assert_eq!(parsed("postgres:///x?host=/run/pg").unwrap().address(), "/run/pg, port 5432");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, GenericClient};
 
 use super::connection::DatabaseError;
 use super::options::option_error;
-use crate::{StoreError, StoreTable};
+use crate::StoreTable;
 
 /// Version of the tables that this program writes.
 const VERSION: i32 = 1;
@@ -33,6 +33,11 @@ pub(super) struct TableNames {
 impl TableNames {
     pub(super) fn new(schema: &str) -> TableNames {
         TableNames { schema: schema.to_owned() }
+    }
+
+    /// Returns the name of the schema.
+    pub(super) fn schema(&self) -> &str {
+        &self.schema
     }
 
     /// Returns the qualified name of a table of rows.
@@ -170,8 +175,11 @@ async fn read_version(client: &Client, names: &TableNames) -> Result<Option<Impo
     let Some(row) = rows.first() else { return Ok(None) };
     let (version, min_reader): (i32, i32) = (row.try_get(0)?, row.try_get(1)?);
     if min_reader > VERSION {
-        let what = format!("its tables are of version {version}, and this program reads up to {VERSION}");
-        return Err(DatabaseError::Permanent(StoreError::Format { what }));
+        let what = format!(
+            "its tables are of version {version}, and this program reads versions up to {VERSION}: start the newer \
+             program that wrote them"
+        );
+        return Err(DatabaseError::Permanent(option_error(&what)));
     }
     Ok(Some(if row.try_get(2)? { ImportState::Unfinished } else { ImportState::Complete }))
 }
