@@ -14,7 +14,7 @@ use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
 use crate::billing::handover::InheritedHolds;
 use crate::config::settings::{RestartOnlySettings, Settings};
-use crate::config::{ConfigChange, diff_settings};
+use crate::config::{ConfigChange, ParallelValue, diff_settings};
 use crate::http::buffer_pool::BufferPool;
 use crate::http::tls::{self, ListenerTls, TlsConfig};
 use crate::limits::admission_control::AdmissionControl;
@@ -259,13 +259,13 @@ impl AppState {
         // With thousands of offers, both the comparison and the resolution take a large part of a second, so they run
         // in parallel.
         let changed = std::thread::scope(|scope| {
-            let compared = scope.spawn(|| diff_settings(&old.settings, &fresh.settings));
+            let compared = ParallelValue::start(scope, || diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {
                 resolve_all(fresh.providers.iter().filter(unknown)).await;
                 fresh.publish().await;
             });
-            compared.join().map_err(|_| "The configurations could not be compared.".to_owned())
-        })?;
+            compared.join()
+        });
         fresh.configure_shared_state();
         self.ledger.configure(&fresh.settings.ledger);
         self.admission.configure(&fresh.settings.overload);

@@ -1,6 +1,7 @@
 //! Snapshot of a configuration in use: the catalogue that clients see, and the run-time state of its models, providers
 //! and offers. A reload builds a new snapshot, which shares permits, probes and statistics with the old one.
 
+use crate::config::ParallelValue;
 use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::offer::OfferState;
@@ -201,12 +202,12 @@ fn build_offers(
     let mut parts = settings.offers.chunks(share);
     let first = parts.next().unwrap_or_default();
     std::thread::scope(|scope| {
-        let others: Vec<_> = parts
-            .map(|part| scope.spawn(|| part.iter().map(make).collect::<Result<Vec<_>, String>>()))
-            .collect();
-        let mut all = first.iter().map(make).collect::<Result<Vec<_>, String>>()?;
+        let make_all =
+            |part: &[Arc<OfferSettings>]| part.iter().map(make).collect::<Result<Vec<_>, String>>();
+        let others: Vec<_> = parts.map(|part| ParallelValue::start(scope, move || make_all(part))).collect();
+        let mut all = make_all(first)?;
         for other in others {
-            all.extend(other.join().map_err(|_| "The offers could not be built.".to_owned())??);
+            all.extend(other.join()?);
         }
         Ok(all)
     })

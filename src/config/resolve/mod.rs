@@ -32,6 +32,7 @@ mod versions;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
+use super::parallel::ParallelValue;
 use super::raw::{ConfigFile, OneOrMany};
 use super::settings::Settings;
 use super::spanned_toml::SpannedValue;
@@ -39,9 +40,7 @@ use key_path::KeyPath;
 use serde::Deserialize;
 use serde::de::value::Error;
 use std::collections::HashSet;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::thread::ScopedJoinHandle;
 use versions::VersionedDocument;
 
 /// Inputs of the configuration other than its files.
@@ -87,7 +86,7 @@ pub fn resolve_settings(
     let raw = &read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
     // With thousands of offers the document has megabytes, so it is serialized while the sections are resolved.
     std::thread::scope(|scope| {
-        let document = scope.spawn(|| VersionedDocument::new(raw));
+        let document = ParallelValue::start(scope, || VersionedDocument::new(raw));
         resolve_sections(raw, &KeyPath::of_document(root), names, around, report, document)
     })
 }
@@ -98,7 +97,7 @@ fn resolve_sections(
     names: &DefinedNames,
     around: ResolveEnv<'_>,
     report: &mut Diagnostics,
-    document: ScopedJoinHandle<'_, VersionedDocument>,
+    document: ParallelValue<'_, VersionedDocument>,
 ) -> Option<Settings> {
     let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(raw, top);
@@ -114,8 +113,7 @@ fn resolve_sections(
     let offers = proof.resolve_offers(raw, &models, &providers, top);
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_bounds(raw, top);
-    let VersionedDocument { version, shared, document } =
-        document.join().unwrap_or_else(|panic| resume_unwind(panic));
+    let VersionedDocument { version, shared, document } = document.join();
     let settings = Settings {
         version,
         shared,
