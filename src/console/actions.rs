@@ -13,6 +13,7 @@ use penstock_catalog::ModelMatch;
 use penstock_console::{Block, Form, Language};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::sessions::SessionChange;
 use penstock_storage::users::UserRole;
 use serde_json::{Map, Value, json};
 
@@ -171,7 +172,7 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
 /// Records that a form is sent, so that it has an effect once. A form without an id, which no page has, counts as new.
 ///
 /// # Errors
-/// Returns 409 if the form was sent before.
+/// Returns 409 if the form was sent before, and 401 if the session was ended meanwhile.
 pub async fn claim_form(
     console: &Console,
     request: &ConsoleRequest,
@@ -184,12 +185,18 @@ pub async fn claim_form(
     let (stores, digest) = (console.app.stores.clone(), active.digest);
     // All forms of a page have the same id.
     let form = format!("{id} {}", request.path);
-    if run_blocking(move || session::claim_form(&stores, &digest, &form)).await? {
-        return Ok(());
-    }
-    let message = "This form was sent already, and nothing was changed again. A secret is shown only once: if you have \
-                   lost it, create or rotate another one.";
-    Err(ApiError::with_message(ErrorCode::Conflict, message))
+    let (code, message) = match run_blocking(move || session::claim_form(&stores, &digest, &form)).await? {
+        SessionChange::Changed => return Ok(()),
+        SessionChange::Unchanged => (
+            ErrorCode::Conflict,
+            "This form was sent already, and nothing was changed again. A secret is shown only once: if you have lost it, \
+             create or rotate another one.",
+        ),
+        SessionChange::Missing => {
+            (ErrorCode::InvalidKey, "Your session has ended, and nothing was changed. Sign in again.")
+        }
+    };
+    Err(ApiError::with_message(code, message))
 }
 
 /// Answers a link to a form: with the question to confirm, or with a redirect to the page of the form; `None` if there

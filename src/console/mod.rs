@@ -183,7 +183,8 @@ impl Console {
         url.is_some_and(|url| url.starts_with("https://"))
     }
 
-    /// Returns scheme and host of the dashboard; `None` if it is off.
+    /// Returns scheme and host of the dashboard; `None` if it is off, or if it listens on all addresses and the
+    /// configuration names no host.
     fn dashboard_url(&self) -> Option<String> {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;
@@ -191,7 +192,12 @@ impl Console {
             return Some(url.to_string());
         }
         let scheme = if self.app.dashboard_tls().is_some() { "https" } else { "http" };
-        console.listen.first().map(|address| format!("{scheme}://{}", address))
+        let address = console.listen.first()?;
+        if !address.ip().is_unspecified() {
+            return Some(format!("{scheme}://{address}"));
+        }
+        let host = console.hosts.first_name()?;
+        Some(format!("{scheme}://{host}:{}", address.port()))
     }
 
     /// Returns scheme and host under which the browser reaches the operators' console.

@@ -3,7 +3,7 @@
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
-use penstock_storage::sessions::SessionRecord;
+use penstock_storage::sessions::{SessionChange, SessionRecord};
 use penstock_storage::users::UserRecord;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
@@ -115,12 +115,11 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
     Ok(id)
 }
 
-/// Records that a form of the session is sent. Returns false if it was sent before: then it must not have an effect
-/// again.
+/// Records that a form of the session is sent. `Unchanged` if it was sent before: then it must not have an effect again.
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn claim_form(stores: &Stores, digest: &[u8; 32], form: &str) -> Result<bool, ApiError> {
+pub fn claim_form(stores: &Stores, digest: &[u8; 32], form: &str) -> Result<SessionChange, ApiError> {
     let hash = hex::encode(Sha256::digest(form.as_bytes()).iter().take(FORM_DIGEST_BYTES));
     let claim = |session: &mut SessionRecord| {
         let is_new = !session.used_forms.contains(&hash);

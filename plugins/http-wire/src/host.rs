@@ -34,6 +34,12 @@ impl KnownHosts {
         Self { names: names.into_iter().map(name).filter(|name| !name.is_empty()).collect() }
     }
 
+    /// Returns the first name; `None` if there is none.
+    #[must_use]
+    pub fn first_name(&self) -> Option<&str> {
+        self.names.first().map(|name| &**name)
+    }
+
     /// Classifies the host of an authority, with or without a port.
     #[must_use]
     pub fn classify(&self, authority: &str) -> HostKind {

@@ -5,7 +5,7 @@ use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::{BarChart, ChartSeries};
 use crate::text::Text;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// Maximum number of series of a chart; the smallest others become one series.
 const MAX_SERIES: usize = 5;
@@ -145,23 +145,22 @@ pub(super) fn usage_chart(
     unit: &'static str,
 ) -> BarChart {
     let days = days(usage);
-    let rest: BTreeSet<&String> = order.iter().skip(MAX_SERIES).collect();
-    let values = |is_of: &dyn Fn(&str) -> bool| {
-        let value = |day: &String| {
-            let rows =
-                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&view.series_of(row)));
-            rows.filter_map(|row| number(row, member)).sum()
-        };
-        days.iter().map(value).collect()
-    };
-    let mut series: Vec<ChartSeries> = order
-        .iter()
-        .take(MAX_SERIES)
-        .map(|name| ChartSeries { name: view.series_name(name), values: values(&|of| of == name) })
-        .collect();
-    if !rest.is_empty() {
-        series
-            .push(ChartSeries { name: "others".into(), values: values(&|of| rest.contains(&of.to_owned())) });
+    let day_index: HashMap<&str, usize> =
+        days.iter().enumerate().map(|(index, day)| (day.as_str(), index)).collect();
+    // The groups after the first share one series.
+    let series_index: HashMap<&str, usize> =
+        order.iter().enumerate().map(|(index, name)| (name.as_str(), index.min(MAX_SERIES))).collect();
+    let names = order.iter().take(MAX_SERIES).map(|name| view.series_name(name));
+    let others = (order.len() > MAX_SERIES).then(|| "others".into());
+    let mut series: Vec<ChartSeries> =
+        names.chain(others).map(|name| ChartSeries { name, values: vec![0.0; days.len()] }).collect();
+    for row in rows(usage) {
+        let index =
+            (series_index.get(view.series_of(row).as_str()), day_index.get(text(row, "day").as_str()));
+        let (Some(of), Some(day), Some(value)) = (index.0, index.1, number(row, member)) else { continue };
+        if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*day)) {
+            *sum += value;
+        }
     }
     let labels = days.iter().map(|day| Text::ShortDay(day.clone())).collect();
     BarChart { title, unit, labels, series }
