@@ -9,6 +9,7 @@ use crate::auth::key_limiter::{TakenSpend, UsageLimiter};
 use crate::auth::limited_owner::LimitedOwner;
 use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
+use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock::ProcessClock;
 use parking_lot::{Mutex, RwLock};
 use penstock_auth::ApiKey;
@@ -20,12 +21,14 @@ use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of rows read from the store at once.
 const PAGE_ROWS: usize = 1_000;
 /// Age in seconds beyond which the last use of a key is written again.
 const LAST_USE_INTERVAL: u64 = 60;
+/// Interval between two log lines about spends that could not be written.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
 /// Public id as a map key.
@@ -334,7 +337,10 @@ impl KeyCache {
             spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };
-        tracing::error!(name: "spends_not_written", why = %error);
+        // During an outage of the store each second fails.
+        static FAILURES: ThrottledLog = ThrottledLog::with_interval(LOG_INTERVAL);
+        let why = error.to_string();
+        FAILURES.log(Instant::now(), |times| tracing::error!(name: "spends_not_written", why, times));
         false
     }
 

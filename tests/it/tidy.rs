@@ -223,3 +223,39 @@ fn every_event_of_the_log_has_a_name() {
     }
     assert!(found > 90, "the events were found: {found}");
 }
+
+/// Names of the log events in a source file, without its tests.
+fn event_names(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("\n#[cfg(test)]").next().unwrap_or_default();
+    let events = code.match_indices("tracing::").filter_map(|(at, _)| {
+        let call = code.get(at..)?.split(");").next()?;
+        let name = call.split_once("name: \"")?.1.split('"').next()?;
+        call.split_once('(').is_some_and(|(level, _)| !level.contains(['{', ';'])).then_some(name)
+    });
+    events.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+}
+
+#[test]
+fn every_log_event_is_documented() {
+    let pages: String = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let mut events = 0;
+    for (path, text) in sources(&["src", "plugins"]) {
+        if path.to_string_lossy().contains("test") {
+            continue;
+        }
+        for name in event_names(&text) {
+            events += 1;
+            assert!(
+                pages.contains(&format!("`{name}`")),
+                "{}: {name} is in no page of docs/",
+                path.display()
+            );
+        }
+    }
+    assert!(events > 80, "the events were found: {events}");
+}

@@ -6,13 +6,16 @@ use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::files::{FileContents, FileError};
+use crate::telemetry::throttle::ThrottledLog;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode, percent};
+use penstock_object_storage::BucketError;
 use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Maximum number of bytes per read of a file.
 const READ_SIZE: usize = 256 << 10;
@@ -116,10 +119,17 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
     x.app.files.read(opened, range.start, left.min(READ_SIZE)).await
 }
 
-/// Logs damage for the operator, with the file's ID only.
+/// Logs the failure for the operator, with the file's ID only. While the bucket is away, no file can be read: that is
+/// logged as such, at most once a minute.
 fn log_failure(id: &str, failed: FileError) -> ApiError {
+    static OUTAGES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
     if let FileError::Disk(error) = &failed {
-        tracing::error!(name: "file_unreadable", file = id, why = %error.kind());
+        match BucketError::cause_of(error) {
+            Some(BucketError::Unreachable(why)) => {
+                OUTAGES.log(Instant::now(), |times| tracing::warn!(name: "bucket_unreachable", why, times));
+            }
+            _ => tracing::error!(name: "file_unreadable", file = id, why = %error.kind()),
+        }
     }
     failed.to_api_error()
 }
