@@ -71,12 +71,12 @@ fn a_sweep_goes_on_after_an_object_that_cannot_be_deleted_and_a_damaged_record()
     let mut lost: Vec<FileRecord> = (1..=4).map(|count| upload(&files, &lines(count)).unwrap()).collect();
     lost.sort_by(|one, other| one.id.cmp(&other.id));
     lost.iter().for_each(|record| assert!(files.record_store().delete(record).unwrap()));
-    let (table, key, _) = FileStore::record_row(&lost[1]).unwrap();
-    shared.store.apply(Transaction::new().put(table, key, b"no record".to_vec())).unwrap();
-    shared.age();
     let folder = Folder::new(shared.bucket_path());
     let contents = UndeletableObject { folder, name: object_name(&lost[0]).unwrap() };
     let sweeper = shared.gateway_with("two", Arc::new(contents));
+    let (table, key, _) = FileStore::record_row(&lost[1]).unwrap();
+    shared.store.apply(Transaction::new().put(table, key, b"no record".to_vec())).unwrap();
+    shared.age();
     let outcome = sweeper.bucket().unwrap().sweep(sweeper.record_store(), Duration::from_secs(3_600));
     assert!(outcome.first_error.is_some());
     let mut remaining = shared.names("files");

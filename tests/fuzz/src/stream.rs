@@ -295,14 +295,17 @@ fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
         assert!(names(said).starts_with(&names(got)), "tools were made up");
     }
     for ((_, arguments), (_, got)) in said.tools.iter().zip(&got.tools).filter(|_| whole) {
-        // Clients parse the arguments of a complete call, so empty ones become `{}`; an incomplete call must not be
-        // completed.
-        let empty = arguments.is_empty() && said.called;
+        // Clients parse the arguments of a complete call, so white space is completed to `{}`; an incomplete call must not
+        // be completed.
+        let is_blank = arguments.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
         match client {
-            Dialect::Chat => assert_eq!(got, if empty { "{}" } else { arguments }, "arguments"),
+            Dialect::Chat if is_blank && said.called => {
+                assert_eq!(*got, format!("{arguments}{{}}"), "arguments")
+            }
+            Dialect::Chat => assert_eq!(got, arguments, "arguments"),
             // The translation drops text after a complete object of arguments.
             Dialect::Responses => {
-                assert!(arguments.starts_with(got) || (arguments.is_empty() && got == "{}"), "arguments");
+                assert!(arguments.starts_with(got) || (is_blank && got.trim() == "{}"), "arguments");
             }
             _ => {}
         }
