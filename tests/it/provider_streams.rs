@@ -1,7 +1,7 @@
 //! Unusual streams of providers: errors by field or name, JSON lines, and usage after the end.
 
 use crate::harness::script::{
-    Script, ScriptStep, delta, done, finish, role, sse, status, stream, text, usage,
+    Script, ScriptStep, delta, done, event, finish, role, sse, status, stream, text, usage,
 };
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
@@ -121,5 +121,37 @@ async fn a_status_of_a_timeout_is_labelled_as_a_timeout() {
         "penstock_attempts_total{outcome=\"status\",provider=\"a\"} 1",
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_after_a_finish_reason_and_a_silence_is_passed_on() {
+    let pause = || ScriptStep::Pause(Duration::from_millis(1_500));
+    let last_text = |content: &str| event(&delta(json!({"content": content}), Some("stop")));
+    let early = || event(&delta(json!({"role": "assistant", "content": ""}), Some("stop")));
+    let scripts = [
+        vec![sse(), role(), last_text("One "), pause(), last_text("two"), done(), ScriptStep::End],
+        vec![
+            sse(),
+            role(),
+            text("One "),
+            finish("stop"),
+            pause(),
+            text("two"),
+            finish("stop"),
+            ScriptStep::End,
+        ],
+        vec![sse(), early(), pause(), text("One two"), finish("stop"), usage(3, 2), ScriptStep::Hang],
+    ];
+    for script in scripts {
+        let provider = Provider::start().await;
+        provider.always(script);
+        let running = Bench::new().provider("a", &provider).start().await;
+        let began = Instant::now();
+        let answer =
+            within("the end", running.client.post("/v1/chat/completions", &running.ask_stream())).await;
+        assert_eq!(answer.streamed_text(), "One two", "{}", answer.text());
+        assert!(answer.whole && began.elapsed() < Duration::from_secs(8), "{}", answer.text());
+        penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     }
 }

@@ -198,7 +198,7 @@ pub enum StreamProgress {
     Pending,
     /// At least one content token received (text, reasoning or tool call).
     Committed,
-    /// Finish reason received for every choice; only usage may follow.
+    /// Finish reason received for every choice. Usage may follow, and from some engines more output.
     Finished,
     /// Last event received: the connection can be closed at once.
     Ended,
@@ -265,6 +265,12 @@ pub trait StreamTranslation: Send {
     /// their end event. The caller passes on the bytes that arrive before the provider closes the connection, but need
     /// not wait for them.
     fn awaits_usage(&self) -> bool {
+        false
+    }
+
+    /// True if the finish reason is the only sign that the answer is complete: no usage came with it or after it. Some
+    /// engines send more output after such a finish reason.
+    fn has_unconfirmed_finish(&self) -> bool {
         false
     }
 

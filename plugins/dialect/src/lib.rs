@@ -30,6 +30,8 @@ pub mod completions;
 mod delivered;
 #[cfg(test)]
 mod extra_member_tests;
+#[cfg(test)]
+mod finish_tests;
 mod json_cursor;
 mod messages_chat;
 mod messages_messages;

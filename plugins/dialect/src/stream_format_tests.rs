@@ -11,7 +11,7 @@ use std::path::Path;
 
 const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
 
-fn sample_request(client: Dialect, stream: bool) -> InferenceRequest {
+pub(crate) fn sample_request(client: Dialect, stream: bool) -> InferenceRequest {
     let body = |input: &str| format!(r#"{{"model":"m",{input},"stream":{stream}}}"#);
     if client == Dialect::Responses {
         let body = Bytes::from(body(r#""input":"Hi""#));

@@ -81,6 +81,8 @@ pub struct StreamTranslator {
     /// True after an end event without usage. From later events, only usage and energy are read.
     awaits_usage: bool,
     reported_usage: Option<ReportedUsage>,
+    /// True if usage came after the last output.
+    usage_after_output: bool,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
     prompt_bytes: usize,
     /// Upper bounds of the usage that the provider may report.
@@ -128,6 +130,7 @@ impl StreamTranslator {
             may_report_usage_late: target.dialect.spec().reports_usage_late,
             awaits_usage: false,
             reported_usage: None,
+            usage_after_output: false,
             prompt_bytes: ask.prompt_bytes,
             usage_bounds: ask.usage_bounds(target),
             // An echo of the prompt is text without generated tokens, so bytes of text would not show how many tokens a
@@ -216,7 +219,9 @@ impl StreamTranslator {
             | AnswerEvent::ToolCallStart { .. } => self.record_content(&event),
             AnswerEvent::Finish { choice, reason, .. } => self.record_finish(*choice, *reason),
             AnswerEvent::Usage(stated) => {
-                self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(*stated))
+                self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(*stated));
+                self.usage_after_output = true;
+                self.update_finished();
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             AnswerEvent::End => return self.record_end(),
@@ -242,6 +247,7 @@ impl StreamTranslator {
             self.finish_confidence = FinishConfidence::Premature;
             self.progress = StreamProgress::Committed;
         }
+        self.usage_after_output = false;
         self.progress = self.progress.max(StreamProgress::Committed);
         self.delivered.record_event(event);
     }
@@ -275,7 +281,7 @@ impl StreamTranslator {
 
     /// Handles the end of the provider's stream.
     fn end_stream(&mut self) -> Result<(), UpstreamError> {
-        if !self.finished.iter().all(|finished| *finished) {
+        if !self.has_all_finish_reasons() {
             return Err(self.truncation_error());
         }
         self.progress = StreamProgress::Ended;
@@ -289,8 +295,18 @@ impl StreamTranslator {
         if choice == 0 || self.finish_reason.is_none() {
             self.finish_reason = Some(reason);
         }
-        if self.finish_confidence == FinishConfidence::Trusted
-            && self.finished.iter().all(|finished| *finished)
+        self.update_finished();
+    }
+
+    fn has_all_finish_reasons(&self) -> bool {
+        self.finished.iter().all(|finished| *finished)
+    }
+
+    /// Updates the progress when all choices have a finish reason. A finish reason without output and without usage is
+    /// not enough, because some engines send it with the role, before the output.
+    fn update_finished(&mut self) {
+        let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
+        if is_answered && self.finish_confidence == FinishConfidence::Trusted && self.has_all_finish_reasons()
         {
             self.progress = self.progress.max(StreamProgress::Finished);
         }

@@ -127,7 +127,8 @@ async fn copy_stream(
         if progress == StreamProgress::Ended && !reply.awaits_usage() {
             return Ok(());
         }
-        let received = read_event(run, offer, answering, times, progress).await?;
+        let deadline = times.read_deadline(reply, offer.offer.provider.timeouts.idle);
+        let received = read_event(run, answering, times, progress, deadline).await?;
         let over = received.is_none();
         let mut response = StreamResponse { run, offer, times };
         let fault = response_body_filter(&mut response, received, over, &mut out).err();
@@ -178,12 +179,11 @@ fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), Up
 /// since a timer does not fire while reads are always ready.
 async fn read_event(
     run: &mut FailoverRun<'_, '_>,
-    offer: &OfferState,
     answering: &mut UpstreamResponse,
     times: &StreamDeadlines,
     progress: StreamProgress,
+    (limit, silent): (Instant, UpstreamErrorKind),
 ) -> Result<Option<Bytes>, AttemptError> {
-    let (limit, silent) = times.read_deadline(progress, offer.offer.provider.timeouts.idle);
     let alarm = limit.min(answering.until);
     let woken = if clock::cached_now() >= alarm {
         WaitOutcome::Deadline

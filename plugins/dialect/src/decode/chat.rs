@@ -127,6 +127,10 @@ impl super::DialectDecoder for ChatDecoder {
         self.chunks.has_finish_with_text()
     }
 
+    fn has_usage_with_output(&self) -> bool {
+        self.chunks.has_usage_with_output()
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.chunks.buffered_bytes()
     }

@@ -52,6 +52,12 @@ pub trait DialectDecoder: Send {
         false
     }
 
+    /// Returns true if the last usage came together with output. Some engines report the usage so far in each chunk, so
+    /// such usage does not prove that the answer is complete.
+    fn has_usage_with_output(&self) -> bool {
+        false
+    }
+
     /// Returns the buffered bytes of an incomplete event and of tool calls.
     fn buffered_bytes(&self) -> usize;
 }

@@ -40,6 +40,11 @@ impl StreamTranslation for StreamTranslator {
         self.awaits_usage
     }
 
+    fn has_unconfirmed_finish(&self) -> bool {
+        let confirmed = self.usage_after_output && !self.decoder.has_usage_with_output();
+        self.progress == StreamProgress::Finished && !confirmed
+    }
+
     fn usage(&self) -> Option<TokenUsage> {
         let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
         let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
@@ -162,7 +167,7 @@ impl StreamTranslation for StreamTranslator {
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;
         self.awaits_usage = false;
-        (self.reported_usage, self.measured_energy) = (None, None);
+        (self.reported_usage, self.usage_after_output, self.measured_energy) = (None, false, None);
         self.attempt_bytes = 0;
         (self.attempt_echo, self.attempt_output) = self.initial_state.clone();
         true

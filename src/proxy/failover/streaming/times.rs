@@ -4,7 +4,7 @@ use crate::time::clock;
 use penstock_core::{StreamProgress, StreamTranslation, UpstreamErrorKind};
 use std::time::{Duration, Instant};
 
-/// Timeout for the usage and the end of a stream after its finish reason.
+/// Timeout for the end of a stream after its finish reason and its usage.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timeout for the usage after the end event of a stream that has not reported it before. Most providers close the
@@ -50,14 +50,18 @@ impl StreamDeadlines {
         }
     }
 
-    /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it.
+    /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it. After a
+    /// finish reason without usage the provider may be silent as long as before it, because more output may follow.
     pub(super) fn read_deadline(
         &self,
-        progress: StreamProgress,
+        reply: &dyn StreamTranslation,
         idle: Duration,
     ) -> (Instant, UpstreamErrorKind) {
         let end = || self.end_deadline.unwrap_or(self.progressed + END_TIMEOUT);
-        match progress {
+        match reply.progress() {
+            StreamProgress::Finished if reply.has_unconfirmed_finish() => {
+                (self.progressed + idle, UpstreamErrorKind::IdleTimeout)
+            }
             StreamProgress::Pending => (self.first_token_deadline, UpstreamErrorKind::FirstTokenTimeout),
             StreamProgress::Committed => (self.progressed + idle, UpstreamErrorKind::IdleTimeout),
             StreamProgress::Finished => (end(), UpstreamErrorKind::IdleTimeout),
@@ -78,7 +82,9 @@ impl StreamDeadlines {
         if current.1 >= StreamProgress::Committed && self.first_token.is_none() {
             self.first_token = Some(now.saturating_duration_since(self.started));
         }
-        if current.1 >= StreamProgress::Finished {
+        if current.1 < StreamProgress::Finished || reply.has_unconfirmed_finish() {
+            self.end_deadline = None;
+        } else {
             self.end_deadline.get_or_insert(now + END_TIMEOUT);
         }
     }

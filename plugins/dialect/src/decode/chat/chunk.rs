@@ -1,6 +1,7 @@
 //! Parser of stream chunks and of buffered bodies. One parser reads both, because some engines mix the two formats.
 
 mod choice_content;
+mod members;
 mod text_emitter;
 
 use super::finish_reason;
@@ -11,6 +12,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
 use choice_content::ChoiceContent;
+use members::{ChoiceMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
@@ -32,6 +34,8 @@ pub(super) struct ChunkReader {
     last_reasoning_name: Option<ReasoningName>,
     /// True if the last finish reason came with text.
     finish_with_text: bool,
+    /// True if the last usage came in a chunk with output.
+    usage_with_output: bool,
 }
 
 #[derive(Default)]
@@ -40,29 +44,6 @@ struct ChoiceDecoder {
     split_surrogate: SplitSurrogate,
     is_finished: bool,
     content: ChoiceContent,
-}
-
-/// Members of an element of `choices`, with raw values.
-#[derive(Default)]
-struct ChoiceMembers<'a> {
-    index: Option<&'a [u8]>,
-    message: Option<MessageMembers<'a>>,
-    finish_reason: Option<&'a [u8]>,
-    stop_sequence: Option<&'a [u8]>,
-    logprobs: Option<&'a [u8]>,
-    text: Option<&'a [u8]>,
-    usage: Option<&'a [u8]>,
-}
-
-/// Members of a `delta` or `message`, with raw values.
-#[derive(Clone, Copy, Default)]
-struct MessageMembers<'a> {
-    content: Option<&'a [u8]>,
-    reasoning: Option<&'a [u8]>,
-    reasoning_name: Option<ReasoningName>,
-    refusal: Option<&'a [u8]>,
-    tool_calls: Option<&'a [u8]>,
-    function_call: Option<&'a [u8]>,
 }
 
 fn malformed_error() -> UpstreamError {
@@ -78,6 +59,7 @@ impl ChunkReader {
             choices: Vec::new(),
             last_reasoning_name: None,
             finish_with_text: false,
+            usage_with_output: false,
         }
     }
 
@@ -124,13 +106,17 @@ impl ChunkReader {
         if !cursor.is_complete() {
             return Err(malformed_error());
         }
-        let (mut only, count) = (None, choices.len());
+        let (mut only, count, before) = (None, choices.len(), events.len());
         for (position, parts) in choices.iter().enumerate() {
             let parts = parts.as_ref().ok_or_else(malformed_error)?;
             usage = usage.or_else(|| parts.usage.and_then(usage::parse_usage));
             self.last_reasoning_name =
                 parts.message.and_then(|said| said.reasoning_name).or(self.last_reasoning_name);
             only = self.read_choice(chunk, parts, position as u64, events)?;
+        }
+        if usage.is_some() {
+            let mut added = events.iter().skip(before);
+            self.usage_with_output = added.any(|event| event.generated_bytes() > 0);
         }
         // The usage comes last, because after `[DONE]` nothing is read that follows the usage.
         events.extend(measured.map(AnswerEvent::Energy));
@@ -147,6 +133,11 @@ impl ChunkReader {
     /// Returns true if the last finish reason came with text.
     pub(super) const fn has_finish_with_text(&self) -> bool {
         self.finish_with_text
+    }
+
+    /// Returns true if the last usage came in a chunk with output.
+    pub(super) const fn has_usage_with_output(&self) -> bool {
+        self.usage_with_output
     }
 
     /// Returns the seed of generated tool call ids.
@@ -333,66 +324,4 @@ fn text_span(chunk: &Bytes, part: &[u8]) -> Option<TextSpan> {
 /// Returns the bytes between the quotes of a JSON string.
 fn string_body(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
-}
-
-impl<'a> ChoiceMembers<'a> {
-    /// Parses a choice; returns `None` if it is no object, or its message is no object.
-    fn parse(element: &mut JsonCursor<'a>) -> Option<Self> {
-        if element.peek_byte() != Some(b'{') {
-            return None;
-        }
-        let mut parts = Self::default();
-        let (mut delta, mut message, mut odd) = (None, None, false);
-        let Ok(()) = element.visit_members::<Infallible>(|key, value| {
-            match key {
-                "delta" if value.peek_byte() == Some(b'{') => delta = Some(MessageMembers::parse(value)),
-                "message" if value.peek_byte() == Some(b'{') => message = Some(MessageMembers::parse(value)),
-                "delta" | "message" => odd |= !json_cursor::is_null(value.take_value()),
-                _ => parts.set_member(key, value.take_value()),
-            }
-            Ok(())
-        });
-        parts.message = delta.or(message);
-        (!odd).then_some(parts)
-    }
-
-    fn set_member(&mut self, key: &str, value: &'a [u8]) {
-        match key {
-            _ if value == b"null" => {}
-            "index" => self.index = Some(value),
-            "finish_reason" => self.finish_reason = Some(value),
-            "stop_reason" | "matched_stop" => self.stop_sequence = Some(value),
-            "logprobs" => self.logprobs = Some(value),
-            "text" => self.text = Some(value),
-            "usage" => self.usage = Some(value),
-            _ => {}
-        }
-    }
-}
-
-impl<'a> MessageMembers<'a> {
-    fn parse(message: &mut JsonCursor<'a>) -> Self {
-        let mut said = Self::default();
-        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
-            let value = value.take_value();
-            match key {
-                _ if value == b"null" || value == b"\"\"" => {}
-                "content" => said.content = Some(value),
-                // An engine that sends both names gives both the same text, so that either can be read.
-                "reasoning_content" | "reasoning" => {
-                    said.reasoning = said.reasoning.or(Some(value));
-                    // An engine that sends both names also accepts the older name, so that name is recorded.
-                    let short = key == "reasoning" && said.reasoning_name.is_none();
-                    let name = if short { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
-                    said.reasoning_name = Some(name);
-                }
-                "refusal" => said.refusal = Some(value),
-                "tool_calls" => said.tool_calls = Some(value),
-                "function_call" => said.function_call = Some(value),
-                _ => {}
-            }
-            Ok(())
-        });
-        said
-    }
 }

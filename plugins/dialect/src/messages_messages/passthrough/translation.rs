@@ -50,6 +50,10 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.progress()
     }
 
+    fn has_unconfirmed_finish(&self) -> bool {
+        self.observer.has_unconfirmed_finish()
+    }
+
     fn usage(&self) -> Option<TokenUsage> {
         self.observer.usage()
     }

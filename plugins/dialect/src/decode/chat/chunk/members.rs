@@ -1,0 +1,90 @@
+//! Members of the choices of a chunk and of their messages, with raw values.
+
+use crate::json_cursor::{self, JsonCursor};
+use penstock_core::ReasoningName;
+use std::convert::Infallible;
+
+/// Members of an element of `choices`, with raw values.
+#[derive(Default)]
+pub(super) struct ChoiceMembers<'a> {
+    pub(super) index: Option<&'a [u8]>,
+    pub(super) message: Option<MessageMembers<'a>>,
+    pub(super) finish_reason: Option<&'a [u8]>,
+    pub(super) stop_sequence: Option<&'a [u8]>,
+    pub(super) logprobs: Option<&'a [u8]>,
+    pub(super) text: Option<&'a [u8]>,
+    pub(super) usage: Option<&'a [u8]>,
+}
+
+/// Members of a `delta` or `message`, with raw values.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MessageMembers<'a> {
+    pub(super) content: Option<&'a [u8]>,
+    pub(super) reasoning: Option<&'a [u8]>,
+    pub(super) reasoning_name: Option<ReasoningName>,
+    pub(super) refusal: Option<&'a [u8]>,
+    pub(super) tool_calls: Option<&'a [u8]>,
+    pub(super) function_call: Option<&'a [u8]>,
+}
+
+impl<'a> ChoiceMembers<'a> {
+    /// Parses a choice; returns `None` if it is no object, or its message is no object.
+    pub(super) fn parse(element: &mut JsonCursor<'a>) -> Option<Self> {
+        if element.peek_byte() != Some(b'{') {
+            return None;
+        }
+        let mut parts = Self::default();
+        let (mut delta, mut message, mut odd) = (None, None, false);
+        let Ok(()) = element.visit_members::<Infallible>(|key, value| {
+            match key {
+                "delta" if value.peek_byte() == Some(b'{') => delta = Some(MessageMembers::parse(value)),
+                "message" if value.peek_byte() == Some(b'{') => message = Some(MessageMembers::parse(value)),
+                "delta" | "message" => odd |= !json_cursor::is_null(value.take_value()),
+                _ => parts.set_member(key, value.take_value()),
+            }
+            Ok(())
+        });
+        parts.message = delta.or(message);
+        (!odd).then_some(parts)
+    }
+
+    fn set_member(&mut self, key: &str, value: &'a [u8]) {
+        match key {
+            _ if value == b"null" => {}
+            "index" => self.index = Some(value),
+            "finish_reason" => self.finish_reason = Some(value),
+            "stop_reason" | "matched_stop" => self.stop_sequence = Some(value),
+            "logprobs" => self.logprobs = Some(value),
+            "text" => self.text = Some(value),
+            "usage" => self.usage = Some(value),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> MessageMembers<'a> {
+    fn parse(message: &mut JsonCursor<'a>) -> Self {
+        let mut said = Self::default();
+        let Ok(()) = message.visit_members::<Infallible>(|key, value| {
+            let value = value.take_value();
+            match key {
+                _ if value == b"null" || value == b"\"\"" => {}
+                "content" => said.content = Some(value),
+                // An engine that sends both names gives both the same text, so that either can be read.
+                "reasoning_content" | "reasoning" => {
+                    said.reasoning = said.reasoning.or(Some(value));
+                    // An engine that sends both names also accepts the older name, so that name is recorded.
+                    let short = key == "reasoning" && said.reasoning_name.is_none();
+                    let name = if short { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
+                    said.reasoning_name = Some(name);
+                }
+                "refusal" => said.refusal = Some(value),
+                "tool_calls" => said.tool_calls = Some(value),
+                "function_call" => said.function_call = Some(value),
+                _ => {}
+            }
+            Ok(())
+        });
+        said
+    }
+}

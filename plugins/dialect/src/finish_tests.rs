@@ -1,0 +1,99 @@
+//! Tests of streams whose finish reason comes before the end of the answer.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::stream_format_tests::sample_request;
+use crate::{conformance, find_translator, test_support};
+use bytes::Bytes;
+use penstock_core::{Dialect, OfferCapabilities, OutputBuffer, StreamProgress};
+use test_support::sample_target;
+
+const ROLE: &str = r#"{"delta":{"role":"assistant"},"finish_reason":"stop"}"#;
+const TEXT: &str = r#"{"delta":{"content":"One "},"finish_reason":null}"#;
+const LAST_TEXT: &str = r#"{"delta":{"content":"two"},"finish_reason":"stop"}"#;
+const FINISH: &str = r#"{"delta":{},"finish_reason":"stop"}"#;
+const USAGE: &str = r#""usage":{"prompt_tokens":3,"completion_tokens":2}"#;
+
+/// Returns the event of a chunk with these choices and further members.
+fn chunk(choices: &str, more: &str) -> String {
+    let more = if more.is_empty() { String::new() } else { format!(",{more}") };
+    format!("data: {{\"choices\":[{choices}]{more}}}\n\n")
+}
+
+/// Returns the progress of a stream after these events, and true if its finish reason is unconfirmed; the events are
+/// split at each byte.
+fn progress_after(client: Dialect, events: &[String]) -> (StreamProgress, bool) {
+    let ask = sample_request(client, true);
+    let abilities = OfferCapabilities::default();
+    let target = sample_target(Dialect::Chat, &abilities);
+    let pair = find_translator(client, Dialect::Chat).unwrap();
+    let stream = events.concat();
+    let states: Vec<_> = (0..=stream.len())
+        .map(|split| {
+            let mut translation = pair.translate_stream(&ask, &target);
+            let mut out = OutputBuffer::default();
+            for part in [&stream[..split], &stream[split..]] {
+                translation.push(Bytes::from(part.to_owned()), &mut out).unwrap();
+            }
+            assert!(out.is_empty() || translation.progress() > StreamProgress::Pending);
+            (translation.progress(), translation.has_unconfirmed_finish())
+        })
+        .collect();
+    assert!(states.iter().all(|state| *state == states[0]), "depends on the boundaries of chunks");
+    states[0]
+}
+
+#[test]
+fn a_finish_reason_is_confirmed_by_usage_after_the_last_output() {
+    use StreamProgress::{Committed, Ended, Finished};
+    let (text, last) = (chunk(TEXT, ""), chunk(LAST_TEXT, ""));
+    let cases = [
+        (vec![text.clone(), chunk(FINISH, "")], (Finished, true)),
+        (vec![text.clone(), chunk(FINISH, USAGE)], (Finished, false)),
+        (vec![text.clone(), chunk(FINISH, ""), chunk("", USAGE)], (Finished, false)),
+        (vec![text.clone(), last.clone()], (Finished, true)),
+        (vec![text.clone(), last.clone(), chunk("", USAGE)], (Finished, false)),
+        (vec![text.clone(), chunk(LAST_TEXT, USAGE)], (Finished, true)),
+        (vec![chunk(TEXT, USAGE), chunk(FINISH, "")], (Finished, true)),
+        (vec![text.clone(), last.clone(), text.clone()], (Committed, false)),
+        (vec![text.clone(), last, "data: [DONE]\n\n".to_owned()], (Ended, false)),
+    ];
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (events, expected) in &cases {
+            assert_eq!(progress_after(client, events), *expected, "{client:?}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_finish_reason_before_the_output_does_not_commit_the_stream() {
+    use StreamProgress::{Ended, Finished, Pending};
+    let role = chunk(ROLE, "");
+    let cases = [
+        (vec![role.clone()], (Pending, false)),
+        (vec![role.clone(), chunk("", USAGE)], (Finished, false)),
+        (vec![role, "data: [DONE]\n\n".to_owned()], (Ended, false)),
+    ];
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (events, expected) in &cases {
+            assert_eq!(progress_after(client, events), *expected, "{client:?}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn output_after_a_finish_reason_is_passed_on() {
+    let stream =
+        [chunk(ROLE, ""), chunk(LAST_TEXT, USAGE), chunk(LAST_TEXT, USAGE), chunk("", USAGE)].concat();
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let ask = sample_request(client, true);
+        let abilities = OfferCapabilities::default();
+        let target = sample_target(Dialect::Chat, &abilities);
+        let pair = find_translator(client, Dialect::Chat).unwrap();
+        let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+        assert_eq!(run.fault, None, "{client:?}");
+        assert_eq!(conformance::check_stream(client, &run.out, false), Ok(()), "{client:?}");
+        let text = String::from_utf8_lossy(&run.out);
+        assert!(text.matches("two").count() >= 2, "{client:?}: {text}");
+    }
+}
