@@ -141,13 +141,14 @@ fn insert_response(
     document: &[u8],
     guards: Transaction,
 ) -> Result<(), ApiError> {
-    let (name, created) = ((&*record.key, &*record.id), record.created_ms / 1_000);
-    context.responses.insert(name, created, document, context.response_limits()).map_err(
-        |error| match error.kind() {
+    // The response does not expire before the end of its window; its end starts the retention anew.
+    let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
+    context.responses.insert(name, retained_since, document, context.response_limits()).map_err(|error| {
+        match error.kind() {
             ErrorKind::StorageFull => ApiError::new(ErrorCode::StorageFull),
             _ => response_not_writable(),
-        },
-    )?;
+        }
+    })?;
     let store = &context.batches.store;
     let most = context.config_snapshot().settings.responses.background.open;
     let inserted = match context.batches.fleet.is_shared() {

@@ -98,8 +98,11 @@ impl ResponseRun {
         };
         let ended = build_ended_document(&document, &response).ok_or_else(invalid)?;
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
-        let created = self.record.created_ms / 1_000;
-        let write = move || app.responses.insert((&key, &id), created, &ended, app.response_limits());
+        // The retention starts at the end, because a response may have run for most of it.
+        let write = move || {
+            let now = app.clock.unix_seconds();
+            app.responses.insert((&key, &id), now, &ended, app.response_limits())
+        };
         spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 

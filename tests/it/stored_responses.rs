@@ -294,3 +294,32 @@ async fn a_stored_response_outlives_a_kill_and_is_in_no_log_and_no_file_in_clear
     assert_eq!(assert_encrypted(home.path()), 1);
     process.until_said("\"event\":\"request\"").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_the_conversation_has_already_is_sent_once() {
+    let provider = Provider::start().await;
+    provider.always(plain("An answer."));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let client = running.key(&json!({"name": "storing", "store_responses": true})).await;
+    let ask = json!({"model": "m", "store": true, "input": "Hi"});
+    let first = client.post("/v1/responses", &ask).await.json();
+    let answer = &first["output"][0];
+    let reference = json!({"type": "item_reference", "id": answer["id"]});
+    let question = json!({"type": "message", "id": "m1", "role": "user", "content": "More"});
+    for previous in [Value::Null, first["id"].clone()] {
+        let input = json!([reference, answer, reference, question, question]);
+        let ask = json!({"model": "m", "store": true, "input": input, "previous_response_id": previous});
+        let second = client.post("/v1/responses", &ask).await;
+        assert_eq!(second.status, 200, "{}", second.text());
+        let sent = provider.last().json();
+        let roles: Vec<_> =
+            sent["messages"].as_array().unwrap().iter().map(|sent| sent["role"].clone()).collect();
+        let expected: &[&str] =
+            if previous.is_null() { &["assistant", "user"] } else { &["user", "assistant", "user"] };
+        assert_eq!(roles, expected, "{sent}");
+        let path = format!("/v1/responses/{}/input_items", second.json()["id"].as_str().unwrap());
+        assert_eq!(client.get(&path).await.json()["data"].as_array().unwrap().len(), expected.len());
+        let count = client.post("/v1/responses/input_tokens", &ask).await;
+        assert_eq!(count.status, 200, "{}", count.text());
+    }
+}

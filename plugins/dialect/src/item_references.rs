@@ -3,6 +3,8 @@
 use crate::json_cursor::{elements, member_value, parse_string};
 use crate::stored_response::{StoredResponse, item_id};
 use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// Maximum number of references in a request.
 pub const MAX_REFERENCES: usize = 1024;
@@ -74,6 +76,52 @@ pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
     Bytes::from(out)
 }
 
+/// Returns true if an item of `input` has an id.
+#[must_use]
+pub fn has_item_ids(body: &[u8]) -> bool {
+    elements(member_value(body, "input").unwrap_or_default()).any(|item| item_id(item).is_some())
+}
+
+/// Removes items of `input` that the conversation already has: those of a body that repeat an item of `previous_items`
+/// (elements of a JSON array without brackets), or an earlier item of the body. Items are the same if they have the same
+/// type and id, and the gateway created the id or their bytes are equal.
+#[must_use]
+pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
+    let input = member_value(body, "input").unwrap_or_default();
+    let previous = [b"[", previous_items, b"]"].concat();
+    let mut seen: HashMap<String, &[u8]> = HashMap::new();
+    for item in elements(&previous) {
+        item_id(item).map(|id| seen.entry(id.into_owned()).or_insert(item));
+    }
+    let mut kept = Vec::with_capacity(input.len());
+    let mut has_repeated = false;
+    for item in elements(input) {
+        if let Some(id) = item_id(item).map(Cow::into_owned) {
+            let earlier = *seen.entry(id.clone()).or_insert(item);
+            if !std::ptr::eq(earlier, item) && is_same_item(&id, earlier, item) {
+                has_repeated = true;
+                continue;
+            }
+        }
+        kept.extend_from_slice(if kept.is_empty() { b"[" } else { b"," });
+        kept.extend_from_slice(item);
+    }
+    if !has_repeated {
+        return body.clone();
+    }
+    kept.extend_from_slice(if kept.is_empty() { b"[]" } else { b"]" });
+    let start = input.as_ptr() as usize - body.as_ptr() as usize;
+    let (before, after) = (body.get(..start), body.get(start + input.len()..));
+    Bytes::from([before.unwrap_or_default(), &kept, after.unwrap_or_default()].concat())
+}
+
+/// Returns true if two items with this id are the same.
+fn is_same_item(id: &str, earlier: &[u8], later: &[u8]) -> bool {
+    let kind = |item| member_value(item, "type").and_then(parse_string).unwrap_or(Cow::Borrowed("message"));
+    let is_own_id = ItemReference { index: 0, id: id.to_owned() }.response_id().is_some();
+    earlier == later || (is_own_id && kind(earlier) == kind(later))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -119,6 +167,40 @@ mod tests {
         assert_eq!((&replaced["input"][0]["a"], &replaced["input"][2]["b"][0]), (&json!(1), &json!(2)));
         assert_eq!((&replaced["input"][3]["id"], &replaced["store"]), (&json!(5), &json!(true)));
         assert_eq!(replace_references(&body, &[]), body);
+    }
+
+    #[test]
+    fn repeated_items_are_removed() {
+        let call =
+            json!({"type": "function_call", "id": "fc_a_1", "call_id": "c", "name": "f", "arguments": "{}"});
+        let own = json!({"type": "message", "id": "m1", "role": "user", "content": "Hi"});
+        let question = json!({"type": "message", "id": "msg_ain0", "role": "user", "content": "Hi"});
+        let short =
+            json!({"id": "msg_ain0", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]});
+        let output = json!({"type": "function_call_output", "call_id": "c", "output": "1"});
+        let changed = json!({"type": "message", "id": "m1", "role": "user", "content": "Ho"});
+        let previous = format!("{question},{call}");
+        for (previous, input, left) in [
+            ("", json!([call, call, output]), json!([call, output])),
+            (&previous, json!([call, output, output]), json!([output, output])),
+            (&previous, json!([short, call]), json!([])),
+            ("", json!([own, changed, own]), json!([own, changed])),
+            (
+                &previous,
+                json!([{"type": "reasoning", "id": "fc_a_1"}]),
+                json!([{"type": "reasoning", "id": "fc_a_1"}]),
+            ),
+        ] {
+            let body = Bytes::from(json!({"a": 1, "input": input, "z": 2}).to_string());
+            assert!(has_item_ids(&body));
+            let removed = remove_repeated_items(&body, previous.as_bytes());
+            let expected = json!({"a": 1, "input": left, "z": 2});
+            assert_eq!(serde_json::from_slice::<Value>(&removed).unwrap(), expected, "{body:?}");
+        }
+        for body in ["", "[]", "{\"input\":\"x\"}", "{\"input\":[{\"id\":", "{\"input\":[1,null,[]]}"] {
+            assert_eq!(remove_repeated_items(&Bytes::from(body), b"{,"), body, "{body}");
+            assert!(!has_item_ids(body.as_bytes()), "{body}");
+        }
     }
 
     #[test]

@@ -27,14 +27,15 @@ pub(super) fn store_response(
     answer: &[Bytes],
 ) -> impl Future<Output = ()> + Send + use<> {
     let (app, input, answer) = (run.exchange.app.clone(), input.clone(), answer.concat());
-    let (key, created) = (run.exchange.principal.public_id.clone(), run.received_at);
+    let key = run.exchange.principal.public_id.clone();
     let id = run.exchange.id;
     let limits = app.response_limits();
     let write = move || {
         let Some(response) = completed_response(&answer) else { return };
         let document = build_document(&input, response, id.random_part());
         let name = format!("{RESPONSE_ID_PREFIX}{}", id.random_part());
-        if let Err(error) = app.responses.insert((&key, &name), created, &document, limits) {
+        let now = app.clock.unix_seconds();
+        if let Err(error) = app.responses.insert((&key, &name), now, &document, limits) {
             tracing::error!(name: "response_not_stored", id = id.as_str(), why = %error.kind());
         }
     };

@@ -103,8 +103,8 @@ fn the_limit_of_a_key_holds_over_the_gateways_after_each_count() {
 struct Undeletable(SharedFiles);
 
 impl ResponseFiles for Undeletable {
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
-        self.0.write(name, sealed, created)
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
+        self.0.write(name, sealed, retained_since)
     }
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {

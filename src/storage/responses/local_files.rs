@@ -41,14 +41,15 @@ impl LocalFiles {
     }
 
     /// Writes a file under another name first, so that it appears complete or not at all.
-    fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
+    fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
         let (folder, path) = (self.0.join(name.key), self.path(name));
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
             sync_folder(&self.0)?;
         }
         let unfinished = path.with_extension(UNFINISHED);
-        let written = write_synced(&unfinished, sealed, created).and_then(|()| fs::rename(&unfinished, path));
+        let written =
+            write_synced(&unfinished, sealed, retained_since).and_then(|()| fs::rename(&unfinished, path));
         if written.is_err() {
             fs::remove_file(&unfinished).ok();
         }
@@ -57,10 +58,12 @@ impl LocalFiles {
 }
 
 impl ResponseFiles for LocalFiles {
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
-        match self.write_file(name, sealed, created) {
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
+        match self.write_file(name, sealed, retained_since) {
             // Another call has removed the empty folder of the key meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound => self.write_file(name, sealed, created),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.write_file(name, sealed, retained_since)
+            }
             written => written,
         }
     }
@@ -105,8 +108,8 @@ impl ResponseFiles for LocalFiles {
                 continue;
             };
             let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH);
-            let created = since.unwrap_or(Duration::ZERO).as_secs();
-            files.push(ResponseFile { id, bytes: metadata.len(), created });
+            let retained_since = since.unwrap_or(Duration::ZERO).as_secs();
+            files.push(ResponseFile { id, bytes: metadata.len(), retained_since });
         }
         Ok(files)
     }
@@ -139,10 +142,10 @@ fn found<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 /// Writes and syncs a file for its owner only. Its modification time is that of the response, by which it expires.
-fn write_synced(path: &Path, bytes: &[u8], created: u64) -> Result<()> {
+fn write_synced(path: &Path, bytes: &[u8], retained_since: u64) -> Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(created))?;
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(retained_since))?;
     file.sync_all()
 }
 

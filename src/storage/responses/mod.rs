@@ -89,8 +89,8 @@ impl ResponseStore {
         Ok(store)
     }
 
-    /// Stores a response that was created at `created`, Unix seconds, and evicts the oldest responses beyond the
-    /// limits. The response survives a power loss.
+    /// Stores a response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest responses beyond
+    /// the limits. The response survives a power loss.
     ///
     /// # Errors
     /// Returns `StorageFull` if the response is larger than its key may store or the disk has no free space,
@@ -98,18 +98,18 @@ impl ResponseStore {
     pub fn insert(
         &self,
         (key, id): (&str, &str),
-        created: u64,
+        retained_since: u64,
         document: &[u8],
         limits: ResponseLimits,
     ) -> Result<()> {
         let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
-        let sealed = self.cipher.seal(key, id, created, document)?;
+        let sealed = self.cipher.seal(key, id, retained_since, document)?;
         let bytes = sealed.len() as u64;
         let settings = limits.settings;
         if bytes > settings.per_key.min(settings.disk) || !self.files.has_space(bytes, limits.keep_free) {
             return Err(ErrorKind::StorageFull.into());
         }
-        self.files.write(name, &sealed, created)?;
+        self.files.write(name, &sealed, retained_since)?;
         self.usage.add_bytes(key, bytes);
         // The response is stored. If this returned an error, the caller might repeat the write without a charge.
         if let Err(error) = self.evict(key, settings, self.files.max_evictions()) {
@@ -134,8 +134,8 @@ impl ResponseStore {
     /// Returns `InvalidData` if the file is damaged or was encrypted with another pepper, and any I/O error.
     pub fn get(&self, key: &str, id: &str, now: u64, retention: Duration) -> Result<Option<Vec<u8>>> {
         let Some(sealed) = self.find(key, id, |files, name| files.read(name))? else { return Ok(None) };
-        let (created, document) = self.cipher.open(key, id, sealed)?;
-        Ok((!is_expired(created, now, retention)).then_some(document))
+        let (retained_since, document) = self.cipher.open(key, id, sealed)?;
+        Ok((!is_expired(retained_since, now, retention)).then_some(document))
     }
 
     /// Removes a response; returns false if the key has no response with this id.
@@ -145,11 +145,13 @@ impl ResponseStore {
     pub fn delete(&self, key: &str, id: &str) -> Result<bool> {
         let Some(name) = ResponseName::new(key, id) else { return Ok(false) };
         let removed = match self.files.size(name)? {
-            Some(bytes) => self.remove(key, vec![ResponseFile { id: id.to_owned(), bytes, created: 0 }])? > 0,
+            Some(bytes) => {
+                self.remove(key, vec![ResponseFile { id: id.to_owned(), bytes, retained_since: 0 }])? > 0
+            }
             None => false,
         };
         let Some(earlier) = &self.earlier else { return Ok(removed) };
-        let file = ResponseFile { id: id.to_owned(), bytes: 0, created: 0 };
+        let file = ResponseFile { id: id.to_owned(), bytes: 0, retained_since: 0 };
         Ok(!earlier.remove(key, vec![file])?.is_empty() || removed)
     }
 
@@ -182,7 +184,7 @@ impl ResponseStore {
     }
 }
 
-/// Returns true if a response that was created at `created` has expired; times are Unix seconds.
-fn is_expired(created: u64, now: u64, retention: Duration) -> bool {
-    created.saturating_add(retention.as_secs()) <= now
+/// Returns true if a response whose retention started at `retained_since` has expired; times are Unix seconds.
+fn is_expired(retained_since: u64, now: u64, retention: Duration) -> bool {
+    retained_since.saturating_add(retention.as_secs()) <= now
 }

@@ -28,14 +28,14 @@ pub(super) struct ResponseFile {
     pub(super) id: String,
     /// Length in bytes.
     pub(super) bytes: u64,
-    /// Creation time of the response, Unix seconds; in a bucket, the time of the last write.
-    pub(super) created: u64,
+    /// Start of the retention, Unix seconds; in a bucket, the time of the last write.
+    pub(super) retained_since: u64,
 }
 
 /// Files of stored responses by key and id. All calls block.
 pub(super) trait ResponseFiles: Send + Sync {
     /// Writes a file, or replaces it completely. The file survives a power loss.
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()>;
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()>;
 
     /// Reads a file; `None` if there is no file with this name.
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>>;

@@ -42,10 +42,10 @@ impl DocumentCipher {
         Ok(LessSafeKey::new(UnboundKey::from(derived)))
     }
 
-    /// Encrypts a document of a response that was created at `created`, Unix seconds.
-    pub(super) fn seal(&self, key: &str, id: &str, created: u64, document: &[u8]) -> Result<Vec<u8>> {
+    /// Encrypts a document of a response whose retention starts at `retained_since`, Unix seconds.
+    pub(super) fn seal(&self, key: &str, id: &str, retained_since: u64, document: &[u8]) -> Result<Vec<u8>> {
         let nonce: [u8; NONCE_LEN] = rand::random();
-        let head = [&MAGIC[..], &created.to_be_bytes()].concat();
+        let head = [&MAGIC[..], &retained_since.to_be_bytes()].concat();
         let mut sealed = Vec::with_capacity(head.len() + NONCE_LEN + document.len() + AES_256_GCM.tag_len());
         sealed.extend_from_slice(&head);
         sealed.extend_from_slice(&nonce);
@@ -66,13 +66,13 @@ impl DocumentCipher {
         let (head, rest) = sealed.split_at_mut_checked(head_bytes).ok_or_else(failed)?;
         let (nonce, text) = rest.split_first_chunk_mut::<NONCE_LEN>().ok_or_else(failed)?;
         let time = head.strip_prefix(MAGIC).and_then(|time| time.try_into().ok()).ok_or_else(failed)?;
-        let created = u64::from_be_bytes(time);
+        let retained_since = u64::from_be_bytes(time);
         let data = associated_data(head, key, id);
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let length = self.key(key)?.open_in_place(nonce, Aad::from(data), text).map_err(|_| failed())?.len();
         sealed.drain(..head_bytes + NONCE_LEN);
         sealed.truncate(length);
-        Ok((created, sealed))
+        Ok((retained_since, sealed))
     }
 }
 

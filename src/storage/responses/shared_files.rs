@@ -88,8 +88,8 @@ fn response_name(object: &str) -> Option<ResponseName<'_>> {
 /// Returns the key and the file of an object; `None` if the object is not a stored response.
 fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
     let name = response_name(&object.name)?;
-    let created = now.saturating_sub(object.age.as_secs());
-    Some((name.key, ResponseFile { id: name.id.to_owned(), bytes: object.length, created }))
+    let retained_since = now.saturating_sub(object.age.as_secs());
+    Some((name.key, ResponseFile { id: name.id.to_owned(), bytes: object.length, retained_since }))
 }
 
 fn unix_seconds() -> u64 {

@@ -30,7 +30,7 @@ impl ResponseStore {
     /// Returns the first I/O error.
     pub fn sweep(&self, now: u64, settings: ResponseSettings, role: SweepRole) -> Result<u64> {
         let (mut removed, mut first_error) = (0, None);
-        let is_expired = |file: &ResponseFile| is_expired(file.created, now, settings.retention);
+        let is_expired = |file: &ResponseFile| is_expired(file.retained_since, now, settings.retention);
         let mut keys = self.usage.keys();
         self.files.for_each_key(&mut |key, files| {
             let (expired, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_expired);
@@ -105,7 +105,7 @@ impl ResponseStore {
     /// because other gateways of a fleet remove files too.
     fn evict_oldest(&self, key: &str, left: &mut usize, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
         let mut files = self.files.files_of(key)?;
-        files.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        files.sort_by(|a, b| (a.retained_since, &a.id).cmp(&(b.retained_since, &b.id)));
         let used = files.iter().map(|file| file.bytes).sum();
         self.usage.set_bytes(key, used);
         let excess = excess(used);

@@ -20,9 +20,11 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
+use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ResponseStorage;
+use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
+use penstock_dialect::item_references::{has_item_ids, remove_repeated_items};
 use penstock_request_validation::{
     ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage,
 };
@@ -69,8 +71,7 @@ impl Endpoint for CreateResponse {
                 if x.caller.batch_line().is_none() && background::asks_for_background(&body) {
                     return background::create(x, body).await;
                 }
-                let body = references::resolve_references(x, body).await?;
-                let storage = previous::response_storage(x, &body).await?;
+                let (body, storage) = stored_conversation(x, body).await?;
                 return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
             }
             let parse = |body, live: &ConfigSnapshot| {
@@ -79,6 +80,29 @@ impl Endpoint for CreateResponse {
             failover::run(x, RequestBody::Json(body, parse)).await
         })
     }
+}
+
+/// Replaces references in a body by the stored items, and loads the conversation that it continues. Items that the
+/// conversation already has are removed from the body.
+///
+/// # Errors
+/// Returns the errors of [`references::resolve_references`] and of [`previous::response_storage`].
+async fn stored_conversation(
+    x: &mut Exchange<'_>,
+    body: Bytes,
+) -> Result<(Bytes, ResponseStorage), ApiError> {
+    let body = references::resolve_references(x, body).await?;
+    let storage = previous::response_storage(x, &body).await?;
+    if !has_item_ids(&body) {
+        return Ok((body, storage));
+    }
+    let previous: &[u8] = match &storage.previous {
+        PreviousResponse::Items(items) => items,
+        PreviousResponse::NotAllowed | PreviousResponse::NotFound | PreviousResponse::Unanswered => &[],
+    };
+    // The memory is reserved for the body that is left, and for the items that it is compared with.
+    x.reserve_memory(body.len().saturating_add(previous.len()))?;
+    Ok((remove_repeated_items(&body, previous), storage))
 }
 
 /// Endpoint `POST /v1/responses/input_tokens`, which counts tokens.
@@ -116,8 +140,7 @@ impl Endpoint for CountInputTokens {
             let mut body = x.json_body().await?;
             let mut storage = ResponseStorage::default();
             if x.principal.stores_responses {
-                body = references::resolve_references(x, body).await?;
-                storage = previous::response_storage(x, &body).await?;
+                (body, storage) = stored_conversation(x, body).await?;
             }
             let default = x.config.settings.default_models.count_tokens.as_deref();
             let purpose = ResponsesPurpose::Count(default);
