@@ -81,6 +81,8 @@ async fn an_engine_without_audio_is_replaced() {
     let answer = speak(&running, json!({"model": "m:price"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
+    // The format of the bytes, and not the requested one.
+    assert_eq!(answer.header("content-type"), Some("audio/wav"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,7 +69,8 @@ async fn audio_reaches_the_client_while_the_provider_speaks() {
         script.push(ScriptStep::Wait(go.clone()));
         script.extend([ScriptStep::Chunk(rest.to_vec()), ScriptStep::End]);
         provider.then(script);
-        let body = ask(&json!({"stream_format": format}));
+        // WAV is named as such, whatever was requested.
+        let body = ask(&json!({"stream_format": format, "response_format": "mp3"}));
         let marker = if format == "sse" { "speech.audio.delta" } else { "WAVEfmt" };
         // The client has the first part before the provider sends the rest.
         let mut open = running.client.stream_until(SPEECH, &body, marker).await;

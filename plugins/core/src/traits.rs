@@ -261,6 +261,11 @@ pub trait StreamTranslation: Send {
     /// Progress of the answer.
     fn progress(&self) -> StreamProgress;
 
+    /// Content type of output that is passed on as bytes, once the output shows it.
+    fn content_type(&self) -> Option<&'static str> {
+        None
+    }
+
     /// True if the answer has ended without usage and the provider may still report the usage, as some engines do after
     /// their end event. The caller passes on the bytes that arrive before the provider closes the connection, but need
     /// not wait for them.

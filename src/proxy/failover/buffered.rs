@@ -18,6 +18,7 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, InferenceTask, StreamTranslation, TokenUsage, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
+use penstock_media::speech::generated_audio_type;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,10 @@ async fn deliver(
     if let Some(input) = store_response::stored_input(run) {
         store_response::store_response(run, input, &body.downstream).await;
     }
-    let kind = content_type(run);
+    let kind = content_type(run).map(|kind| match (&run.request.task, body.downstream.first()) {
+        (InferenceTask::Passthrough(_), Some(audio)) => generated_audio_type(audio, kind),
+        _ => kind,
+    });
     Ok(send_buffered_response(run, head, kind.unwrap_or("application/json"), body.downstream).await)
 }
 

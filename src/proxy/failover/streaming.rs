@@ -256,8 +256,9 @@ pub(super) async fn write_stream_head(
     run.watch.record_write(Instant::now());
     run.exchange.record.status = 200;
     response_filter(&mut head);
+    let detected = run.translation.as_ref().and_then(|reply| reply.content_type());
     let caller = &mut run.exchange.caller;
-    let written = match run.request.streamed_content_type() {
+    let written = match run.request.streamed_content_type().map(|requested| detected.unwrap_or(requested)) {
         None => head.start_event_stream(caller).await,
         Some(kind) => head.start_byte_stream(caller, kind, settle::OBJECT_HEADERS).await,
     };

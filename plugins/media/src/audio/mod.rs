@@ -224,7 +224,7 @@ fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
 }
 
 /// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
-pub(crate) fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
+fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
     let boxes: [&[u8]; 7] = [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"];
@@ -245,6 +245,29 @@ pub(crate) fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFor
     } else {
         return None;
     })
+}
+
+/// Returns true if the bytes begin with a frame of MPEG audio.
+pub(crate) fn is_mpeg_audio(start: &[u8]) -> bool {
+    mpeg::is_mpeg_audio(start)
+}
+
+/// Returns the length of the frame of MPEG audio at this position.
+pub(crate) fn mpeg_frame_length(start: &[u8]) -> Option<usize> {
+    mpeg::FrameHeader::read(start).map(|header| header.length())
+}
+
+/// Returns the length of the ID3v2 tag at this position.
+pub(crate) fn id3_tag_length(start: &[u8]) -> Option<u64> {
+    mpeg::leading_tag_length(start)
+}
+
+/// Returns the length of the ADTS frame (AAC) at this position.
+pub(crate) fn adts_frame_length(start: &[u8]) -> Option<usize> {
+    let [0xff, second, third, fourth, fifth, sixth, ..] = *start else { return None };
+    let length = usize::from(fourth & 3) << 11 | usize::from(fifth) << 3 | usize::from(sixth) >> 5;
+    let is_header = second & 0xf6 == 0xf0 && (third >> 2 & 15) < 13;
+    (is_header && length > 7).then_some(length)
 }
 
 fn parser_for(format: AudioFormat) -> Box<dyn ContainerParser> {

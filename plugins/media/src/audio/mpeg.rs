@@ -31,6 +31,11 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
+    /// Returns the length of the frame in bytes, including its header.
+    pub(super) const fn length(&self) -> usize {
+        self.length
+    }
+
     pub(super) fn read(ahead: &[u8]) -> Option<Self> {
         let head = be32(ahead, 0)?;
         let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();

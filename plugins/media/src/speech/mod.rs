@@ -4,6 +4,7 @@
 mod fields;
 mod language;
 mod shape;
+mod signature;
 mod stream;
 mod synthesis;
 mod transcript;
@@ -11,5 +12,6 @@ mod upload;
 mod write;
 
 pub use shape::ADAPTERS;
+pub use synthesis::generated_audio_type;
 pub use upload::TranscriptionUpload;
 pub use write::content_type;

@@ -14,8 +14,6 @@ use penstock_http_wire::error::error_envelope;
 use penstock_http_wire::sse::data_event;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Number of bytes that show whether an answer is audio or the text of an error.
-const START_BYTES: usize = 16;
 /// Largest plausible number of bytes of a second of audio: eight channels of 48 kHz and 16 bits.
 const MAX_BYTES_PER_SECOND: u64 = 768_000;
 /// Additional bytes that are allowed for headers, which may contain pictures.
@@ -25,7 +23,7 @@ const EXTRA_BYTES: u64 = 1 << 20;
 pub(super) struct SpeechStream {
     meter: SpeechMeter,
     delivery: PassthroughDelivery,
-    /// Content type of the requested format.
+    /// Content type of the requested format, and from the first output on of the audio.
     content_type: Option<&'static str>,
     progress: StreamProgress,
     /// First bytes, until they are known to be audio.
@@ -76,9 +74,10 @@ impl SpeechStream {
         Ok(())
     }
 
-    /// Forwards the first bytes if they are audio.
-    fn pass_start(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        check_audio(&self.start, self.content_type)?;
+    /// Forwards the first bytes once they are known to be audio; `all` if no more bytes follow.
+    fn pass_start(&mut self, all: bool, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        let Some(content_type) = check_audio(&self.start, self.content_type, all)? else { return Ok(()) };
+        self.content_type = Some(content_type);
         let start = self.start.split().freeze();
         self.pass(start, out)
     }
@@ -93,7 +92,7 @@ impl StreamTranslation for SpeechStream {
             return self.pass(bytes, out);
         }
         self.start.extend_from_slice(&bytes);
-        if self.start.len() < START_BYTES { Ok(()) } else { self.pass_start(out) }
+        self.pass_start(false, out)
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
@@ -101,7 +100,7 @@ impl StreamTranslation for SpeechStream {
             if self.start.is_empty() {
                 return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
             }
-            self.pass_start(out)?;
+            self.pass_start(true, out)?;
         }
         self.progress = StreamProgress::Ended;
         Ok(())
@@ -109,6 +108,10 @@ impl StreamTranslation for SpeechStream {
 
     fn progress(&self) -> StreamProgress {
         self.progress
+    }
+
+    fn content_type(&self) -> Option<&'static str> {
+        self.content_type
     }
 
     fn usage(&self) -> Option<TokenUsage> {

@@ -157,3 +157,73 @@ fn a_wav_file_is_no_raw_audio() {
         }
     }
 }
+
+/// Frame of MPEG audio: version 2, layer III, 32 kbit/s, 24 kHz.
+fn mpeg_frame() -> Vec<u8> {
+    [&[0xff, 0xf3, 0x44, 0xc0][..], &[0_u8; 92]].concat()
+}
+
+/// ADTS frame with this number of bytes.
+fn adts_frame(length: u16) -> Vec<u8> {
+    let [high, low] = (length << 5).to_be_bytes();
+    let head = [0xff, 0xf1, 0x58, 0x80 | u8::try_from(length >> 11).unwrap(), high, low | 0x1f, 0xfc];
+    [&head[..], &vec![0; usize::from(length) - head.len()]].concat()
+}
+
+/// First page of an Ogg file with this packet.
+fn ogg(packet: &[u8]) -> Vec<u8> {
+    let head = [&b"OggS\0\x02"[..], &[0; 20], &[1, u8::try_from(packet.len()).unwrap()]].concat();
+    [&head, packet, &[0; 64]].concat()
+}
+
+/// Tag of this length before other bytes.
+fn tagged(length: u8, audio: &[u8]) -> Vec<u8> {
+    [&b"ID3\x04\0\0\0\0\0"[..], &[length], &vec![0; usize::from(length)], audio].concat()
+}
+
+#[test]
+fn audio_is_known_by_its_first_bytes() {
+    let mpeg = [mpeg_frame(), mpeg_frame()].concat();
+    let adts = [adts_frame(90), adts_frame(91)].concat();
+    let (opus, ogg_flac) = (ogg(b"OpusHead\x01\x01"), ogg(b"\x7fFLAC\x01\0"));
+    let flac = [&b"fLaC\0\0\0\x22"[..], &[1; 64]].concat();
+    let mp4 = [&b"\0\0\0\x20ftypM4A "[..], &[1; 64]].concat();
+    let webm = [&b"\x1a\x45\xdf\xa3"[..], &[1; 64]].concat();
+    // Content types for a request of MP3, Opus, AAC, FLAC and raw audio; empty if another provider is to be asked.
+    let cases: [(&[u8], [&str; 5]); 12] = [
+        (&wav(50), ["audio/wav", "audio/wav", "audio/wav", "audio/wav", ""]),
+        (&mpeg, ["audio/mpeg", "", "", "", ""]),
+        (&tagged(20, &mpeg), ["audio/mpeg", "", "", "", ""]),
+        (&adts, ["", "", "audio/aac", "", ""]),
+        (&tagged(100, &adts), ["", "", "audio/aac", "", ""]),
+        (&opus, ["", "audio/ogg", "", "", ""]),
+        (&ogg_flac, ["", "", "", "audio/ogg", ""]),
+        (&flac, ["", "", "", "audio/flac", ""]),
+        (&mp4, ["", "", "audio/mp4", "", ""]),
+        (&webm, ["", "audio/webm", "", "", ""]),
+        // Loud raw audio that looks like the header of a frame, and silence.
+        (&[mpeg_frame(), vec![3; 64]].concat(), ["audio/mpeg", "", "", "", "audio/pcm"]),
+        (&[0; 200], ["", "", "", "", "audio/pcm"]),
+    ];
+    let requested = ["audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/pcm"];
+    for (audio, answers) in cases {
+        for (requested, answer) in requested.into_iter().zip(answers) {
+            let ask = ask(requested, PassthroughDelivery::Bytes);
+            for cut in 0..audio.len() {
+                let (mut stream, mut out) = (SpeechStream::new(&ask).unwrap(), OutputBuffer::default());
+                let (start, rest) = audio.split_at(cut);
+                let pushed = [start, rest].map(|part| stream.push(Bytes::copy_from_slice(part), &mut out));
+                let result =
+                    pushed.into_iter().collect::<Result<(), _>>().and_then(|()| stream.end(&mut out));
+                let found = result.map(|()| stream.content_type().unwrap_or_default());
+                let expected = if answer.is_empty() { Err(UpstreamErrorKind::Malformed) } else { Ok(answer) };
+                assert_eq!(
+                    found.map_err(|fault| fault.kind),
+                    expected,
+                    "{requested}, cut at {cut}: {audio:?}"
+                );
+                assert_eq!(out.0.concat() == audio, !answer.is_empty());
+            }
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
 //! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
 
+use super::signature::{RAW_AUDIO, StartCheck, check_start};
 use super::stream::SpeechStream;
-use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
+use crate::audio::AudioMeter;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, ModelKind,
@@ -23,9 +24,6 @@ const CHARACTERS_PER_SECOND: u64 = 15;
 
 /// Number of bytes at the start of an answer that are examined for text.
 const SEARCHED_BYTES: usize = 4096;
-
-/// Content type of audio without a header.
-const RAW_AUDIO: &str = "audio/pcm";
 
 /// Adapter for the OpenAI API.
 pub(super) struct SpeechShape;
@@ -76,7 +74,7 @@ impl ProviderAdapter for SpeechShape {
         let answer = answers.pop().unwrap_or_default();
         let content_type = answer.headers.first().and_then(Option::as_deref);
         let audio = answer.body;
-        check_audio(&audio, task.content_type)?;
+        check_audio(&audio, task.content_type, true)?;
         if task.content_type == Some(RAW_AUDIO) && is_text_type(content_type) {
             return Err(malformed());
         }
@@ -99,18 +97,21 @@ impl ProviderAdapter for SpeechShape {
     }
 }
 
-/// Checks whether the start of an answer is audio of the requested content type.
+/// Checks whether the start of an answer is audio of the requested content type, and returns its content type; `None` if
+/// more bytes are needed, which is never the case for `all` bytes.
 ///
 /// # Errors
 /// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
-pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), UpstreamError> {
-    let is_valid = match requested {
-        // A WAV header would be played as noise, and its samples may have another rate.
-        Some(RAW_AUDIO) => !audio.is_empty() && !is_text(audio) && !is_wav(audio),
-        requested => is_audio(audio, requested),
-    };
-    if is_valid {
-        return Ok(());
+pub(super) fn check_audio(
+    audio: &[u8],
+    requested: Option<&'static str>,
+    all: bool,
+) -> Result<Option<&'static str>, UpstreamError> {
+    match check_start(audio, requested, all) {
+        StartCheck::Accepted(RAW_AUDIO) if is_text(audio) => {}
+        StartCheck::Accepted(content_type) => return Ok(Some(content_type)),
+        StartCheck::Undecided => return Ok(None),
+        StartCheck::Refused => {}
     }
     // Some engines report an error as a JSON object with status 200.
     let is_object = is_text(audio) && audio.trim_ascii_start().first() == Some(&b'{');
@@ -118,23 +119,12 @@ pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), U
     Err(UpstreamError::new(kind))
 }
 
-/// Returns true if the first bytes are the header of a WAV file.
-fn is_wav(audio: &[u8]) -> bool {
-    detect_audio_format(audio, false) == Some(AudioFormat::Wav)
-}
-
-/// Returns true if the first bytes are audio of the requested content type, or WAV, since some engines have no other
-/// format.
-fn is_audio(audio: &[u8], requested: Option<&str>) -> bool {
-    let adts = matches!(audio, [0xff, second, ..] if second & 0xf6 == 0xf0);
-    match (detect_audio_format(audio, audio.starts_with(b"ID3")), requested) {
-        (Some(AudioFormat::Wav), _) => true,
-        (Some(AudioFormat::Mp3), None | Some("audio/mpeg")) => true,
-        (Some(AudioFormat::Ogg | AudioFormat::Webm), Some("audio/ogg")) => true,
-        (Some(AudioFormat::Flac | AudioFormat::Ogg), Some("audio/flac")) => true,
-        (Some(AudioFormat::Mp4), Some("audio/aac")) => true,
-        (_, Some("audio/aac")) => adts || audio.starts_with(b"ADIF") || audio.starts_with(b"ID3"),
-        _ => false,
+/// Returns the content type of generated audio by its first bytes; `requested` if they are not known.
+#[must_use]
+pub fn generated_audio_type(audio: &[u8], requested: &'static str) -> &'static str {
+    match check_start(audio, Some(requested), true) {
+        StartCheck::Accepted(content_type) => content_type,
+        StartCheck::Refused | StartCheck::Undecided => requested,
     }
 }
 

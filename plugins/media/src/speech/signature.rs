@@ -1,0 +1,137 @@
+//! Format of generated audio by its first bytes. Providers label audio wrongly, or send a format that was not requested,
+//! so labels are not trusted.
+
+use crate::audio::{adts_frame_length, id3_tag_length, is_mpeg_audio, mpeg_frame_length};
+
+/// Number of bytes that every signature at the start of a file fits into.
+const SIGNATURE_BYTES: usize = 16;
+/// Maximum bytes of a tag that is read to see which audio follows it. Behind a longer one MPEG audio is assumed, which
+/// alone has tags with pictures.
+const MAX_TAG_BYTES: u64 = 64 << 10;
+/// Length of the head of a page of Ogg, without its table of segments.
+const OGG_HEAD_BYTES: usize = 27;
+/// Content type of audio without a header.
+pub(super) const RAW_AUDIO: &str = "audio/pcm";
+
+/// Format of generated audio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SpeechFormat {
+    Wav,
+    Mpeg,
+    /// AAC in frames, or in a file of its own (`ADIF`).
+    Aac,
+    Mp4,
+    Flac,
+    /// Ogg with Opus or Vorbis.
+    Ogg,
+    OggFlac,
+    Webm,
+}
+
+/// Outcome of the check of the first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartCheck {
+    /// Audio of this content type, which may be sent to the client.
+    Accepted(&'static str),
+    /// Another format than the requested one, or no audio.
+    Refused,
+    /// More bytes are needed.
+    Undecided,
+}
+
+/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a header,
+/// because some engines know no other. If the bytes are `all`, the outcome is not `Undecided`.
+pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bool) -> StartCheck {
+    if start.len() < SIGNATURE_BYTES && !all {
+        return StartCheck::Undecided;
+    }
+    if requested == Some(RAW_AUDIO) {
+        return check_raw_start(start, all);
+    }
+    let Some(format) = detect_format(start, all) else { return StartCheck::Undecided };
+    let accepted = match (format, requested) {
+        (Some(SpeechFormat::Wav), _) => Some("audio/wav"),
+        (Some(SpeechFormat::Mpeg), None | Some("audio/mpeg")) => Some("audio/mpeg"),
+        (Some(SpeechFormat::Ogg), Some("audio/ogg")) => Some("audio/ogg"),
+        (Some(SpeechFormat::Webm), Some("audio/ogg")) => Some("audio/webm"),
+        (Some(SpeechFormat::Flac), Some("audio/flac")) => Some("audio/flac"),
+        (Some(SpeechFormat::OggFlac), Some("audio/flac")) => Some("audio/ogg"),
+        (Some(SpeechFormat::Aac), Some("audio/aac")) => Some("audio/aac"),
+        (Some(SpeechFormat::Mp4), Some("audio/aac")) => Some("audio/mp4"),
+        _ => None,
+    };
+    accepted.map_or(StartCheck::Refused, StartCheck::Accepted)
+}
+
+/// Checks the start of raw audio: any bytes but those of a file, which a client would play as noise. Two samples may look
+/// like the header of a frame, so two frames in a row are required.
+fn check_raw_start(start: &[u8], all: bool) -> StartCheck {
+    let frames = [mpeg_frame_length, adts_frame_length];
+    for read in frames {
+        match read(start).map(|length| start.get(length..).filter(|next| next.len() >= SIGNATURE_BYTES)) {
+            Some(Some(next)) if read(next).is_some() => return StartCheck::Refused,
+            Some(None) if !all => return StartCheck::Undecided,
+            _ => {}
+        }
+    }
+    let has_signature = start.starts_with(b"ID3") || container_format(start).is_some();
+    if start.is_empty() || has_signature { StartCheck::Refused } else { StartCheck::Accepted(RAW_AUDIO) }
+}
+
+/// Returns the format; the inner `None` for unknown bytes, and the outer one if more bytes are needed.
+fn detect_format(start: &[u8], all: bool) -> Option<Option<SpeechFormat>> {
+    let Some(tag) = id3_tag_length(start) else {
+        let format = container_format(start);
+        return match format {
+            Some(SpeechFormat::Ogg) => ogg_format(start, all).map(Some),
+            None => Some(frame_format(start)),
+            format => Some(format),
+        };
+    };
+    let behind = usize::try_from(tag).ok().filter(|_| tag <= MAX_TAG_BYTES);
+    match behind.map(|length| start.get(length..).filter(|audio| audio.len() >= SIGNATURE_BYTES)) {
+        None => Some(Some(SpeechFormat::Mpeg)),
+        Some(Some(audio)) if audio.starts_with(b"fLaC") => Some(Some(SpeechFormat::Flac)),
+        // Decoders search for the first frame of MPEG audio, which zeros may precede.
+        Some(Some(audio)) => Some(frame_format(audio).or(Some(SpeechFormat::Mpeg))),
+        Some(None) if all => Some(Some(SpeechFormat::Mpeg)),
+        Some(None) => None,
+    }
+}
+
+/// Returns the format of a file with a signature.
+fn container_format(start: &[u8]) -> Option<SpeechFormat> {
+    let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
+    if (at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64")) && at(8, b"WAVE") {
+        Some(SpeechFormat::Wav)
+    } else if at(0, b"OggS") {
+        Some(SpeechFormat::Ogg)
+    } else if at(0, b"fLaC") {
+        Some(SpeechFormat::Flac)
+    } else if at(0, &[0x1a, 0x45, 0xdf, 0xa3]) {
+        Some(SpeechFormat::Webm)
+    } else if at(4, b"ftyp") || at(4, b"styp") || at(4, b"moov") {
+        Some(SpeechFormat::Mp4)
+    } else {
+        at(0, b"ADIF").then_some(SpeechFormat::Aac)
+    }
+}
+
+/// Returns the format of a sequence of frames.
+fn frame_format(start: &[u8]) -> Option<SpeechFormat> {
+    match () {
+        () if matches!(start, [0xff, second, ..] if second & 0xf6 == 0xf0) => Some(SpeechFormat::Aac),
+        () if is_mpeg_audio(start) => Some(SpeechFormat::Mpeg),
+        () => None,
+    }
+}
+
+/// Returns the format of an Ogg file by its first packet; `None` if more bytes are needed.
+fn ogg_format(start: &[u8], all: bool) -> Option<SpeechFormat> {
+    let segments = start.get(OGG_HEAD_BYTES - 1).map_or(0, |count| usize::from(*count));
+    match start.get(OGG_HEAD_BYTES + segments..).filter(|packet| packet.len() >= 5) {
+        Some(packet) if packet.starts_with(b"\x7fFLAC") => Some(SpeechFormat::OggFlac),
+        Some(_) => Some(SpeechFormat::Ogg),
+        None => all.then_some(SpeechFormat::Ogg),
+    }
+}
