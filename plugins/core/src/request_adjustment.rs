@@ -21,6 +21,8 @@ pub enum ExtraMember {
     ThinkingSwitch,
     /// `reasoning_effort`, derived from another dialect or a preset.
     Effort,
+    /// `reasoning.effort` of `none`, derived from another switch. If it is omitted, the lowest level is sent.
+    EffortNone,
     /// `thinking` and `output_config.effort`, derived from another dialect.
     Thinking,
     /// `tool_choice` with the value that is the default anyway.
@@ -97,6 +99,7 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::ReasoningName, &["reasoning_content", "reasoning"]),
     (E::ThinkingSwitch, &["chat_template_kwargs", "enable_thinking"]),
     (E::Effort, &["reasoning_effort", "effort"]),
+    (E::EffortNone, &["effort_none", "reasoning_effort", "effort"]),
     (E::Thinking, &["thinking", "output_config", "effort"]),
     (E::ToolChoice, &["tool_choice"]),
     (E::ParallelTools, &["parallel_tool_calls", "disable_parallel_tool_use"]),
@@ -136,6 +139,8 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
 const NARROWER: &[(ExtraMember, ExtraMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
+    (E::EffortNone, E::Effort),
+    (E::EffortNone, E::ReasoningObject),
     (E::ThinkingDisplay, E::Thinking),
     (E::Signature, E::Thinking),
 ];
@@ -168,6 +173,7 @@ impl ExtraMembers {
         E::StreamOptions,
         E::ThinkingSwitch,
         E::Effort,
+        E::EffortNone,
         E::ToolChoice,
         E::ParallelTools,
         E::Strict,

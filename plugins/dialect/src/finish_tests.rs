@@ -56,6 +56,11 @@ fn a_finish_reason_is_confirmed_by_usage_after_the_last_output() {
         (vec![text.clone(), chunk(LAST_TEXT, USAGE)], (Finished, true)),
         (vec![chunk(TEXT, USAGE), chunk(FINISH, "")], (Finished, true)),
         (vec![text.clone(), last.clone(), text.clone()], (Committed, false)),
+        (vec![text.clone(), last.clone(), last.clone()], (Committed, false)),
+        (vec![text.clone(), last.clone(), last.clone(), chunk("", USAGE)], (Finished, false)),
+        (vec![text.clone(), last.clone(), text.clone(), chunk("", USAGE)], (Committed, false)),
+        (vec![chunk(ROLE, ""), text.clone()], (Committed, false)),
+        (vec![chunk(ROLE, ""), last.clone(), chunk("", USAGE)], (Finished, false)),
         (vec![text.clone(), last, "data: [DONE]\n\n".to_owned()], (Ended, false)),
     ];
     for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {

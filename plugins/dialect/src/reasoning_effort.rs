@@ -143,6 +143,16 @@ pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'st
     Some((word, level.chat_name()))
 }
 
+/// Returns true if the client disables reasoning, in any spelling.
+pub(crate) fn is_reasoning_off(ask: &InferenceRequest) -> bool {
+    match ask.dialect.request_form() {
+        RequestForm::Chat => ReasoningEffort::from_request(ask).enabled == Some(false),
+        RequestForm::Messages => {
+            ask.member_value("thinking").map(parse_thinking) == Some(with_enabled(Some(false)))
+        }
+    }
+}
+
 /// Parses `think` of Ollama: a boolean or an effort.
 fn parse_think(value: &[u8]) -> ReasoningEffort {
     match parse_bool(value) {

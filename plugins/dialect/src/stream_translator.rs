@@ -83,6 +83,8 @@ pub struct StreamTranslator {
     reported_usage: Option<ReportedUsage>,
     /// True if usage came after the last output.
     usage_after_output: bool,
+    /// True if a finish reason came after the last output.
+    finish_after_output: bool,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
     prompt_bytes: usize,
     /// Upper bounds of the usage that the provider may report.
@@ -131,6 +133,7 @@ impl StreamTranslator {
             awaits_usage: false,
             reported_usage: None,
             usage_after_output: false,
+            finish_after_output: false,
             prompt_bytes: ask.prompt_bytes,
             usage_bounds: ask.usage_bounds(target),
             // An echo of the prompt is text without generated tokens, so bytes of text would not show how many tokens a
@@ -241,13 +244,20 @@ impl StreamTranslator {
         if let Some(size) = event.choice().and_then(|choice| self.choice_bytes.get_mut(choice as usize)) {
             *size += bytes;
         }
-        let finished = event.choice().and_then(|choice| self.finished.get(choice as usize));
-        if finished == Some(&true) {
-            // Content follows a finish reason, so only the end event or the end of the connection ends the answer.
-            self.finish_confidence = FinishConfidence::Premature;
-            self.progress = StreamProgress::Committed;
+        if let Some(finished) = event.choice().and_then(|choice| self.finished.get_mut(choice as usize))
+            && *finished
+        {
+            if self.progress == StreamProgress::Pending {
+                // The finish reason came before all output, so it does not count.
+                *finished = false;
+            } else {
+                // Content follows a finish reason, so only usage after another one, the end event, or the end of the
+                // connection ends the answer.
+                self.finish_confidence = FinishConfidence::Premature;
+                self.progress = StreamProgress::Committed;
+            }
         }
-        self.usage_after_output = false;
+        (self.usage_after_output, self.finish_after_output) = (false, false);
         self.progress = self.progress.max(StreamProgress::Committed);
         self.delivered.record_event(event);
     }
@@ -295,6 +305,7 @@ impl StreamTranslator {
         if choice == 0 || self.finish_reason.is_none() {
             self.finish_reason = Some(reason);
         }
+        self.finish_after_output = true;
         self.update_finished();
     }
 
@@ -306,10 +317,16 @@ impl StreamTranslator {
     /// not enough, because some engines send it with the role, before the output.
     fn update_finished(&mut self) {
         let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
-        if is_answered && self.finish_confidence == FinishConfidence::Trusted && self.has_all_finish_reasons()
-        {
+        let is_trusted = self.finish_confidence == FinishConfidence::Trusted
+            || (self.finish_after_output && self.has_usage_of_end());
+        if is_answered && is_trusted && self.has_all_finish_reasons() {
             self.progress = self.progress.max(StreamProgress::Finished);
         }
+    }
+
+    /// Returns true if usage came after the last output, and not in the same chunk.
+    fn has_usage_of_end(&self) -> bool {
+        self.usage_after_output && !self.decoder.has_usage_with_output()
     }
 
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
@@ -340,6 +357,7 @@ impl StreamTranslator {
 enum FinishConfidence {
     /// Finish reasons are reliable: when all choices have one, only usage follows.
     Trusted,
-    /// Content followed a finish reason, so only the end event or the end of the connection ends the answer.
+    /// Content followed a finish reason, so only usage after another one, the end event, or the end of the connection
+    /// ends the answer.
     Premature,
 }

@@ -118,6 +118,40 @@ fn an_mp4_is_as_long_as_its_samples() {
     assert_eq!(length(&m4a(44_100, 1, &[(u32::MAX, u32::MAX)], b"mp4a", 100, 20_000)), None);
 }
 
+/// Returns an MP4 of a hundred packets of Opus that begin with this byte and state these ticks of 48 kHz.
+fn opus_mp4(toc: u8, ticks: u32, is_index_last: bool) -> Vec<u8> {
+    let mut file = sounds::m4a(48_000, 0, &[(100, ticks)], b"Opus", 100, 8_000);
+    let media = file.windows(4).position(|name| name == b"mdat").unwrap();
+    file[media + 4] = toc;
+    let index = file.windows(4).position(|name| name == b"moov").unwrap() - 4;
+    if is_index_last {
+        let length = file.len() - (media - 4);
+        file[index..].rotate_right(length);
+    }
+    file
+}
+
+#[test]
+fn opus_in_an_mp4_is_no_shorter_than_its_packets() {
+    // Packets of 20 ms whose table claims less, packets that are as short as claimed, and gaps between packets.
+    for (toc, ticks, seconds) in [
+        (0xf8, 960, "2"),
+        (0xf8, 942, "1.962"),
+        (0xf8, 120, "2"),
+        (0xf8, 1, "2"),
+        (0xf8, 0, "2"),
+        (0x18, 120, "6"),
+        (0x80, 120, "0.25"),
+        (0x80, 60, "0.25"),
+        (0xf8, 1_920, "4"),
+    ] {
+        for is_index_last in [false, true] {
+            let file = opus_mp4(toc, ticks, is_index_last);
+            assert_eq!(length(&file), known(seconds), "{toc:x} {ticks} {is_index_last}");
+        }
+    }
+}
+
 #[test]
 fn opus_is_no_shorter_than_its_packets() {
     // A hundred packets of 20 ms; positions may omit samples that are trimmed at both ends.

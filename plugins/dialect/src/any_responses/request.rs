@@ -4,7 +4,7 @@ use super::members::{ConvertedMembers, Treatment, treatment};
 use super::{input, tools};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use crate::reasoning_effort::exact_effort;
+use crate::reasoning_effort::{exact_effort, is_reasoning_off};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, ExtraMember, InferenceRequest, ReasoningDisplay, RequestForm, ThinkingDisplay,
@@ -82,6 +82,9 @@ fn write_reasoning(
         // The chat body has replaced a word that only this dialect has.
         match exact_effort(ask).filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {
             Some((word, _)) => out.push_json_string(word),
+            None if is_reasoning_off(ask) && target.allows_extra(ExtraMember::EffortNone) => {
+                out.push_json_string("none");
+            }
             None => out.push_source(effort),
         }
     }

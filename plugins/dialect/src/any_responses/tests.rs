@@ -91,3 +91,29 @@ fn arguments_that_come_with_the_end_reach_every_client() {
         assert!(text.find("first").unwrap() < text.find("second").unwrap(), "{text}");
     }
 }
+
+#[test]
+fn disabled_reasoning_is_the_effort_none_and_the_least_effort_where_that_is_refused() {
+    let abilities =
+        OfferCapabilities { parameters: vec!["reasoning_effort".into()], ..OfferCapabilities::default() };
+    for (client, member) in [
+        (Dialect::Chat, r#""chat_template_kwargs":{"enable_thinking":false}"#),
+        (Dialect::Chat, r#""thinking":{"type":"disabled"}"#),
+        (Dialect::Chat, r#""reasoning":{"enabled":false}"#),
+        (Dialect::Chat, r#""think":false"#),
+        (Dialect::Chat, r#""thinking_budget":0"#),
+        (Dialect::Messages, r#""max_tokens":9,"thinking":{"type":"disabled"}"#),
+    ] {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}}],{member}}}"#);
+        let ask = test_support::sample_request(client, body.as_bytes());
+        let translator = find_translator(client, Dialect::Responses).unwrap();
+        let refused = ExtraMembers::named_by(|word| word == "effort").narrowest();
+        for (omitted, effort) in [(ExtraMembers::NONE, "none"), (refused, "low")] {
+            let mut target = test_support::sample_target(Dialect::Responses, &abilities);
+            target.adjustment.omitted = omitted;
+            let sent = translator.build_request(&ask, &target).unwrap().concat();
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            assert_eq!(sent["reasoning"]["effort"], effort, "{member}: {sent}");
+        }
+    }
+}

@@ -41,8 +41,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn has_unconfirmed_finish(&self) -> bool {
-        let confirmed = self.usage_after_output && !self.decoder.has_usage_with_output();
-        self.progress == StreamProgress::Finished && !confirmed
+        self.progress == StreamProgress::Finished && !self.has_usage_of_end()
     }
 
     fn usage(&self) -> Option<TokenUsage> {
@@ -167,7 +166,8 @@ impl StreamTranslation for StreamTranslator {
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;
         self.awaits_usage = false;
-        (self.reported_usage, self.usage_after_output, self.measured_energy) = (None, false, None);
+        (self.reported_usage, self.measured_energy) = (None, None);
+        (self.usage_after_output, self.finish_after_output) = (false, false);
         self.attempt_bytes = 0;
         (self.attempt_echo, self.attempt_output) = self.initial_state.clone();
         true

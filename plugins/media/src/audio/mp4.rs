@@ -5,6 +5,7 @@
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::mp4_track::{Mp4Codec, Mp4Track, run_entry_layout, sample_count, version_flags};
+use super::opus;
 
 /// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
@@ -23,6 +24,8 @@ pub(super) struct Mp4Parser {
     fragment: (u32, Option<u32>),
     /// Sums over all fragments of a track, as (track id, ticks, samples).
     fragments: Vec<(u32, u64, u64)>,
+    /// Longest duration of the first packet of a box `mdat`, in ticks of Opus, if its bytes are Opus.
+    opus_packet: u64,
     place: Mp4Place,
     excluded: ExcludedBytes,
 }
@@ -90,8 +93,10 @@ impl ContainerParser for Mp4Parser {
         if self.too_many {
             return AudioDuration::Unknown;
         }
+        // Only without other tracks, the first bytes are known to be a packet of the audio.
+        let opus_packet = (self.tracks.len() == 1).then_some(self.opus_packet).filter(|ticks| *ticks > 0);
         audio
-            .map(|track| track.duration(self.fragments_of(track), movie))
+            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet))
             .fold(AudioDuration::Unknown, AudioDuration::longer)
     }
 }
@@ -108,7 +113,7 @@ impl Mp4Parser {
         let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return ParserStep::Need(8) };
         let (head, size) = match short {
             // A box of size 0 extends to the end of the file.
-            0 if name == b"mdat" => return ParserStep::Skip(u64::MAX),
+            0 if name == b"mdat" => (8, u64::MAX),
             1 => match be64(ahead, 8) {
                 Some(size) => (16, size),
                 None => return ParserStep::Need(16),
@@ -118,6 +123,11 @@ impl Mp4Parser {
         if size < head {
             self.place = Mp4Place::Lost;
             return ParserStep::Skip(1);
+        }
+        if name == b"mdat" && size - head >= 2 {
+            let head = head as usize;
+            let Some(packet) = ahead.get(head..head + 2) else { return ParserStep::Need(head + 2) };
+            self.opus_packet = self.opus_packet.max(opus::packet_ticks(packet));
         }
         if CONTAINER_BOXES.iter().any(|folder| **folder == *name) {
             self.excluded.begin(head);

@@ -3,6 +3,7 @@
 use super::aac::FrameConfig;
 use super::bits::{be16, be32};
 use super::container_parser::AudioDuration;
+use super::opus;
 
 #[derive(Debug, Default)]
 pub(super) struct Mp4Track {
@@ -68,23 +69,32 @@ impl Mp4Codec {
 
     /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
     /// this is the sum without two samples, which may be trimmed. Otherwise a sample of a lossy codec counts 10 ms,
-    /// less than any frame, and a sample of Opus 2.5 ms.
-    fn minimum(self, samples: u64) -> AudioDuration {
+    /// less than any frame. A sample of Opus lasts as long as the first packet (`opus_packet`, in ticks), or else counts
+    /// 2.5 ms.
+    fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
             Self::Lossy(None) => AudioDuration::from_ticks(samples, 100),
-            Self::Opus => AudioDuration::from_ticks(samples, 400),
+            Self::Opus => match opus_packet {
+                Some(ticks) => {
+                    AudioDuration::from_ticks(samples.saturating_sub(2).saturating_mul(ticks), opus::RATE)
+                }
+                None => AudioDuration::from_ticks(samples, 400),
+            },
             Self::Other => AudioDuration::Unknown,
         }
     }
 
     /// Returns the usual duration of this number of samples, used if the stated duration is below the minimum. A packet
     /// of Opus usually lasts 20 ms.
-    fn usual(self, samples: u64) -> AudioDuration {
+    fn usual(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples),
-            Self::Opus => AudioDuration::from_ticks(samples, 50),
-            Self::Lossy(None) | Self::Other => self.minimum(samples),
+            Self::Opus => match opus_packet {
+                Some(ticks) => AudioDuration::from_ticks(samples.saturating_mul(ticks), opus::RATE),
+                None => AudioDuration::from_ticks(samples, 50),
+            },
+            Self::Lossy(None) | Self::Other => self.minimum(samples, opus_packet),
         }
     }
 }
@@ -138,16 +148,22 @@ impl Mp4Track {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
-    /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples.
-    pub(super) fn duration(&self, fragments: (u64, u64), movie: AudioDuration) -> AudioDuration {
+    /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples,
+    /// `opus_packet` the duration of a packet if it is Opus.
+    pub(super) fn duration(
+        &self,
+        fragments: (u64, u64),
+        movie: AudioDuration,
+        opus_packet: Option<u64>,
+    ) -> AudioDuration {
         let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
         let summed = self.longest.max(self.current);
         let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
         let told = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
-        if told.nanoseconds() >= self.coding.minimum(samples).nanoseconds() {
+        if told.nanoseconds() >= self.coding.minimum(samples, opus_packet).nanoseconds() {
             told
         } else {
-            self.coding.usual(samples).longer(told)
+            self.coding.usual(samples, opus_packet).longer(told)
         }
     }
 }
