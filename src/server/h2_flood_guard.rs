@@ -28,6 +28,8 @@ const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Number of response bytes that allow one more frame, since the client sends window updates for the bytes that it
 /// receives.
 const FRAMES_PER_STREAM: u64 = 64;
+/// Error code of a stream that violates the protocol (RFC 9113 §7).
+const PROTOCOL_ERROR: u32 = 1;
 /// Number of bytes per read while remaining input is discarded.
 const LINGER_READ: usize = 4 << 10;
 
@@ -39,6 +41,8 @@ pub(super) struct FloodGuardStream {
     max_frames: u64,
     count: FrameCounter,
     written: u64,
+    /// Frames that the gateway sends.
+    sent: FrameHeadReader,
     window_start: Instant,
     linger: Option<LingeringClose>,
 }
@@ -68,8 +72,23 @@ impl FloodGuardStream {
             max_frames: max_frames as u64,
             count,
             written: 0,
+            sent: FrameHeadReader::for_server(),
             window_start: Instant::now(),
             linger: None,
+        }
+    }
+
+    /// Counts sent bytes, and the streams that are reset because the client violated the protocol.
+    fn count_sent<'b>(&mut self, buffers: impl Iterator<Item = &'b [u8]>, mut wrote: usize) {
+        self.written += wrote as u64;
+        let mut faulty = 0;
+        for buffer in buffers {
+            let part = buffer.get(..wrote.min(buffer.len())).unwrap_or_default();
+            wrote -= part.len();
+            self.sent.push(part, |head| faulty += usize::from(head.error_code == Some(PROTOCOL_ERROR)));
+        }
+        if faulty > 0 {
+            self.streams.add_faulty(faulty);
         }
     }
 
@@ -124,7 +143,7 @@ impl AsyncRead for FloodGuardStream {
 impl AsyncWrite for FloodGuardStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let wrote = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        self.written += wrote as u64;
+        self.count_sent(std::iter::once(buf), wrote);
         Poll::Ready(Ok(wrote))
     }
 
@@ -166,7 +185,7 @@ impl AsyncWrite for FloodGuardStream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let wrote = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        self.written += wrote as u64;
+        self.count_sent(bufs.iter().map(|buffer| &**buffer), wrote);
         Poll::Ready(Ok(wrote))
     }
 

@@ -51,6 +51,8 @@ pub(super) struct StreamCounts {
     /// Number of streams that the client reset, minus the number of streams that were answered.
     wasted: AtomicUsize,
     max_wasted: usize,
+    /// Number of streams that the gateway reset because the client violated the protocol.
+    faulty: AtomicUsize,
     is_flooding: AtomicBool,
     going_away: AtomicBool,
 }
@@ -62,6 +64,7 @@ impl StreamCounts {
             changed: Notify::new(),
             wasted: AtomicUsize::new(0),
             max_wasted,
+            faulty: AtomicUsize::new(0),
             is_flooding: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
         }
@@ -77,6 +80,12 @@ impl StreamCounts {
     /// Marks the client as abusive; its connection is then closed.
     pub(super) fn mark_abuse(&self) {
         self.is_flooding.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    /// Counts streams that the gateway reset because the client violated the protocol.
+    pub(super) fn add_faulty(&self, count: usize) {
+        self.faulty.fetch_add(count, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
@@ -142,12 +151,7 @@ impl Drop for OpenStream {
 
 pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
     let limits = server.limit_settings();
-    let digest = Arc::new(Digest {
-        ssl_digest: stream.get_ssl_digest(),
-        timing_digest: stream.get_timing_digest(),
-        proxy_digest: stream.get_proxy_digest(),
-        socket_digest: stream.get_socket_digest(),
-    });
+    let digest = Arc::new(connection_digest(&stream));
     let streams = Arc::new(StreamCounts::new(limits.h2_resets));
     let counted: Stream = Box::new(FloodGuardStream::new(stream, streams.clone(), limits.h2_frames));
     let handshake_result = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
@@ -158,14 +162,15 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
         let accepted = tokio::select! {
             biased;
             () = streams.wait_until(StreamCounts::is_abused) => {
-                server.app.metrics.count_refused_connection("h2_abuse");
-                connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-                timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
-                return;
+                return end_abuse(server, &mut connection).await;
             }
             () = goaway_due(&mut stop, had_stream), if !stopping => {
                 close_connection(&mut connection, &streams);
                 stopping = true;
+                continue;
+            }
+            () = streams.wait_until(|streams| streams.faulty.load(Ordering::Relaxed) > 0) => {
+                record_faulty(server, &streams);
                 continue;
             }
             () = bodies.wait_for_change(read) => {
@@ -196,8 +201,34 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
                 bad_request::record_malformed(server);
                 streams.stream_ended(true);
             }
-            Ok(None) | Err(_) => return,
+            Ok(None) | Err(_) => return record_faulty(server, &streams),
         }
+    }
+}
+
+fn connection_digest(stream: &Stream) -> Digest {
+    Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    }
+}
+
+/// Ends the connection of an abusive client.
+async fn end_abuse(server: &PublicServer, connection: &mut h2::server::Connection<Stream, Bytes>) {
+    server.app.metrics.count_refused_connection("h2_abuse");
+    connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+    timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
+}
+
+/// Counts the streams that were reset because the client violated the protocol. The library neither shows the requests of
+/// most of them nor lets them be answered.
+fn record_faulty(server: &PublicServer, streams: &StreamCounts) {
+    let count = streams.faulty.swap(0, Ordering::Relaxed);
+    (0..count).for_each(|_| server.app.metrics.count_refused_connection("h2_protocol_error"));
+    if count > 0 {
+        tracing::info!(name: "h2_streams_reset", count, why = "the client violated the protocol");
     }
 }
 

@@ -4,7 +4,7 @@ use super::metrics::{register, register_counter, register_gauge};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Reasons for refused connections.
-const REASONS: [&str; 5] = ["process", "client", "heads", "h2_abuse", "h2_malformed"];
+const REASONS: [&str; 6] = ["process", "client", "heads", "h2_abuse", "h2_malformed", "h2_protocol_error"];
 
 /// Counters and gauges of connections.
 pub(super) struct ConnectionMetrics {
@@ -21,7 +21,7 @@ impl ConnectionMetrics {
             connections_refused: register_counter(
                 r,
                 "penstock_connections_refused_total",
-                "Client connections that were closed at a limit (process: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads).",
+                "Client connections that were closed at a limit (process: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads); and HTTP/2 streams that were reset for a protocol error (h2_protocol_error).",
                 &["reason"],
             )?,
             certificate: register_gauge(

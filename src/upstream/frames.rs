@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     const fn frame(kind: u8, length: u32, stream: u32) -> FrameHead {
-        FrameHead { length, kind, flags: 0, stream }
+        FrameHead { length, kind, flags: 0, stream, error_code: None }
     }
 
     #[tokio::test(start_paused = true)]

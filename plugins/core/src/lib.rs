@@ -20,6 +20,7 @@ mod quantity;
 mod request_adjustment;
 mod responses_details;
 mod sealed_reasoning;
+mod stream_progress;
 mod traits;
 mod unary_adapter;
 mod upstream_error;
@@ -55,9 +56,10 @@ pub use responses_details::{
     StoreAccess, StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
+pub use stream_progress::{RescueMode, StreamProgress};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,
-    RerankScoreTransform, RescueMode, StreamProgress, StreamTranslation, Translator,
+    RerankScoreTransform, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
 pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};

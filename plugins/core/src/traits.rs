@@ -5,6 +5,7 @@ use crate::dialect::Dialect;
 use crate::inference_request::InferenceRequest;
 use crate::media::GeneratedImage;
 use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
+use crate::stream_progress::{RescueMode, StreamProgress};
 use crate::upstream_error::UpstreamError;
 use crate::usage::{DeliveredPart, FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
 use bytes::Bytes;
@@ -189,28 +190,6 @@ impl OutputBuffer {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-/// Progress of a streamed answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StreamProgress {
-    /// No content token yet: nothing is sent to the client, and a failover is invisible.
-    Pending,
-    /// At least one content token received (text, reasoning or tool call).
-    Committed,
-    /// Finish reason received for every choice. Usage may follow, and from some engines more output.
-    Finished,
-    /// Last event received: the connection can be closed at once.
-    Ended,
-}
-
-/// Method of resuming a broken stream at another provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RescueMode {
-    /// Starts the answer again. Output is dropped as long as it repeats the text that the client already has.
-    StartOver,
-    /// Continues the text returned by [`StreamTranslation::delivered_text`].
-    Continue,
 }
 
 /// Translated answer of a request that is not streamed, without `environment_impact` and `billing_cost`.

@@ -3,6 +3,10 @@
 
 /// Bytes of a frame head.
 const HEAD_BYTES: usize = 9;
+/// Bytes of an error code, which is the payload of RST_STREAM (RFC 9113 §6.4).
+const CODE_BYTES: usize = 4;
+/// Type of RST_STREAM.
+const RST_STREAM: u8 = 3;
 /// Bytes of the connection preface, which a client sends before its first frame (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
 
@@ -17,6 +21,8 @@ pub struct FrameHead {
     pub flags: u8,
     /// Stream identifier; 0 means that the frame concerns the whole connection.
     pub stream: u32,
+    /// Error code of RST_STREAM; `None` for other frames.
+    pub error_code: Option<u32>,
 }
 
 /// Parser of the frame heads in one direction of a connection.
@@ -24,7 +30,8 @@ pub struct FrameHead {
 pub struct FrameHeadReader {
     /// Bytes to skip before the next head.
     skip: usize,
-    head: [u8; HEAD_BYTES],
+    /// Bytes of the current head, and of the error code behind it.
+    head: [u8; HEAD_BYTES + CODE_BYTES],
     filled: usize,
 }
 
@@ -41,7 +48,7 @@ impl FrameHeadReader {
         Self::default()
     }
 
-    /// Parses the next bytes, and calls `tell` for each complete head.
+    /// Parses the next bytes, and calls `tell` for each complete head; that of RST_STREAM is complete with its code.
     pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -56,14 +63,17 @@ impl FrameHeadReader {
                 *byte = *first;
             }
             self.filled += 1;
-            if self.filled == HEAD_BYTES {
+            let [a, b, c, kind, flags, s0, s1, s2, s3, code @ ..] = self.head;
+            let length = u32::from_be_bytes([0, a, b, c]);
+            let has_code = kind == RST_STREAM && length as usize == CODE_BYTES;
+            let complete = if has_code { HEAD_BYTES + CODE_BYTES } else { HEAD_BYTES };
+            if self.filled >= HEAD_BYTES && self.filled == complete {
                 self.filled = 0;
-                let [a, b, c, kind, flags, stream @ ..] = self.head;
-                let length = u32::from_be_bytes([0, a, b, c]);
-                self.skip = length as usize;
+                self.skip = if has_code { 0 } else { length as usize };
                 // The first bit is reserved.
-                let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
-                tell(FrameHead { length, kind, flags, stream });
+                let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
+                let error_code = has_code.then(|| u32::from_be_bytes(code));
+                tell(FrameHead { length, kind, flags, stream, error_code });
             }
         }
     }
@@ -95,6 +105,7 @@ mod tests {
             kind,
             flags,
             stream: stream & 0x7fff_ffff,
+            error_code: (kind == RST_STREAM).then_some(0x3132_3334),
         });
         for cut in 1..=bytes.len() {
             let (mut heads, mut found) = (FrameHeadReader::for_client(), Vec::new());

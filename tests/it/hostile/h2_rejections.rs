@@ -53,3 +53,45 @@ async fn each_rejected_request_has_a_line_with_an_id_of_its_own() {
     assert_eq!(provider.calls(), 0);
     running.kill().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_the_library_resets_are_counted() {
+    let provider = Provider::start().await;
+    let (mut home, certified) = (Home::new(), TestCertificate::make());
+    let address = home.secure(&certified);
+    home.write(&catalogue(&provider, ""));
+    let running = home.run().await;
+    let [method, scheme, path, authority] =
+        [(":method", "POST"), (":scheme", "https"), (":path", CHAT), (":authority", "localhost")]
+            .map(|(name, value)| field(name, value));
+    let head = [&method[..], &scheme, &path, &authority].concat();
+    let wrong = [
+        [&scheme[..], &path, &authority].concat(),
+        [&method[..], &scheme, &authority].concat(),
+        [&head[..], &field("connection", "close")].concat(),
+        [&head[..], &field("content-length", "5")].concat(),
+        [&head[..], &field("content-length", "5"), &field("content-length", "6")].concat(),
+    ];
+    let mut raw = Raw::begun(address, &certified.root).await;
+    for (number, block) in wrong.iter().enumerate() {
+        let stream = 2 * u32::try_from(number).unwrap() + 1;
+        raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, block)).await;
+        let told = loop {
+            let heard = raw.hear().await.expect("the connection goes on");
+            if heard.stream == stream {
+                break heard;
+            }
+        };
+        assert_eq!(told.kind, 3, "{number} is reset: {told:?}");
+    }
+    let reset = |said: &str| -> u64 {
+        let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines
+            .filter(|line| line["event"] == "h2_streams_reset")
+            .filter_map(|line| line["count"].as_u64())
+            .sum()
+    };
+    until("a count of each", || reset(&running.said()) == wrong.len() as u64).await;
+    assert_eq!(provider.calls(), 0);
+    running.kill().await;
+}
