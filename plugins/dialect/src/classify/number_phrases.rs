@@ -60,6 +60,8 @@ pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
     "must be <= ",
     "must have less than ",
     "model with ",
+    "while limit is ",
+    "`max_length` is set to ",
 ];
 /// Names of the context window.
 pub(super) const WINDOW_NAMES: &[&str] = &[
@@ -75,12 +77,20 @@ pub(super) const WINDOW_NAMES: &[&str] = &[
     "context window",
     "context size",
     "max_model_len",
+    "session length",
+    "session_len",
+    "input length limit",
     "maximum sequence length",
 ];
 /// Phrases that directly precede the number of tokens of the input.
 pub(super) const INPUT_NUMBER_PREFIXES: &[&str] = &[
     "resulted in ",
     "prompt contains ",
+    "request prompt has ",
+    "current length is ",
+    "input token length ",
+    "input_ids is ",
+    "prompt_len (",
     "too long: ",
     "the input (",
     "input (",
@@ -113,4 +123,5 @@ pub(super) const INPUT_NUMBER_SUFFIXES: &[&str] = &[
     " input tokens",
     " tokens in the messages",
     " `inputs` tokens",
+    " is greater than max_seq_len",
 ];

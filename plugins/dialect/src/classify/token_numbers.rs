@@ -56,12 +56,14 @@ impl ErrorSignals {
     }
 
     /// Returns the number of tokens by which the input exceeds the window, for engines that compute the limit on
-    /// generated tokens as the window minus the input, and refuse it because it is not positive.
+    /// generated tokens as the window minus the input, and refuse it because it is not positive, or that report the
+    /// excess itself.
     pub(super) fn window_overflow(&self) -> Option<u64> {
         let negative = |name: &&str| {
             word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
         };
-        OUTPUT_CAP_NAMES.iter().find_map(negative)
+        let by = number_after(&self.text, "context length by ");
+        by.or_else(|| OUTPUT_CAP_NAMES.iter().find_map(negative))
     }
 
     /// Returns the tokens of an input and of the smaller limit that the message compares it with.

@@ -139,3 +139,42 @@ fn numbers_of_accounts_are_removed_and_technical_words_remain() {
         assert_eq!(message.strip_prefix(lead), Some(expected), "{text}");
     }
 }
+
+#[test]
+fn an_overflow_of_the_window_is_known_in_the_words_of_each_engine() {
+    for text in [
+        "This model's maximum context length is 8192 tokens. However, you requested 512 output tokens and your prompt contains at least 9000 input tokens, for a total of at least 9512 tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+        "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens. Please reduce the length of the input messages.",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192. Make sure that `max_model_len` is no smaller than the number of text tokens.",
+        "The engine prompt length 9000 exceeds the max_model_len 8192. Please reduce prompt.",
+        "Input length (9000) exceeds model's maximum context length (8192).",
+        "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9200 tokens: 9000 tokens from the input messages and 200 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
+        "Input length (9000 tokens) exceeds the maximum allowed length (8192 tokens). Use a shorter input or enable --allow-auto-truncate.",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens and 100 `max_new_tokens`",
+        "The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)",
+        "Prompt length (9000) exceeds maximum input length (8192). Set log level to info and check TRTGptModel logs for how maximum input length is set",
+        "default_max_tokens (-808) should be greater than 0, default_max_tokens (-808) = max_seq_len (8192) - (splited_prompt_len (9000) - query_token_len (0))",
+        "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it",
+        "input (9000 tokens) is too large to process. increase the physical batch size (current batch size: 8192)",
+        "prompt too long; exceeded max context length by 808 tokens",
+        "prompt is too long: 9000 > 8192",
+        "prompt is too long: 9000 tokens > 8192 maximum",
+        "The input token length 9000 exceeds session length 8192",
+        "Prompt contains 9000 tokens and 0 draft tokens, too large for model with 8192 maximum context length",
+        "This model's maximum context length is 8192 tokens. However, you requested 9500 tokens (9000 in the messages, 500 in the completion). Please reduce the length of the messages or completion.",
+        "Request prompt has 9000 tokens in total, larger than the model input length limit 8192.",
+        "The prompt is too long: 9000, model maximum context length: 8192",
+        "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+        "Number of prompt tokens: 9000 exceeds model max length: 8192",
+        "Prompt length 9000 is greater than max_seq_len 8192",
+        "Context length 9000 is greater than max_seq_len 8192",
+        "Input length of input_ids is 9000, but `max_length` is set to 8192",
+        "Your request exceeded model token limit: 8192 (requested: 9000)",
+    ] {
+        for status in [400, 413, 422, 500] {
+            let expected = (ErrorCode::ContextLength, Some(8192), Some(9000));
+            assert_eq!(refusal(classify(status, text)), expected, "{status}: {text}");
+        }
+    }
+}
