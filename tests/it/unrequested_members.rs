@@ -150,6 +150,56 @@ async fn a_refusal_without_a_name_is_tried_once_without_the_added_members() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_without_a_name_teaches_only_the_member_whose_omission_helped() {
+    let nameless = json!({"detail": "Extra inputs are not permitted"});
+    // Switches of thinking and `strict` change the answer, so they stay.
+    let (provider, asked) = refusing("stream_options", 422, nameless.clone(), bare()).await;
+    let running = Bench::new()
+        .model("supported_parameters = [\"response_format\", \"reasoning_effort\", \"stream\"]")
+        .provider_with("a", &provider, PATIENT, "thinking_switch = true")
+        .start()
+        .await;
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let mut ask = running.ask_stream();
+    ask["max_tokens"] = json!(50);
+    ask["thinking"] = json!({"type": "disabled"});
+    ask["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+    for count in [2, 1] {
+        let answer = running.client.post(MESSAGES, &ask).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let sent = asked.lock().last().unwrap().clone();
+        assert!(sent.contains(r#""enable_thinking":false"#) && sent.contains("\"strict\":"), "{sent}");
+        assert!(!sent.contains("stream_options"), "{sent}");
+        assert_eq!(calls(&asked), count);
+    }
+    // The members that were left out before without success are sent again.
+    let (provider, asked) = refusing("\"seed\"", 422, nameless, bare()).await;
+    let presets = "presets = { reasoning = { seed = 7 } }";
+    let running = Bench::new().model(presets).provider("a", &provider).start().await;
+    let mut ask = running.ask_stream();
+    ask["preset"] = json!("reasoning");
+    for count in [3, 1] {
+        let answer = chat(&running, &ask).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(asked.lock().last().unwrap().contains("stream_options"), count == 1);
+        assert_eq!(calls(&asked), count);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_of_a_member_that_the_gateway_never_adds_is_not_repeated() {
+    for body in [
+        json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "chat_template"], "msg": "Extra inputs are not permitted"}]}),
+        json!({"error": {"message": "Unknown parameter: 'foo'"}}),
+    ] {
+        let (provider, asked) = refusing("model", 400, body.clone(), bare()).await;
+        let running = Bench::new().provider("a", &provider).start().await;
+        assert_eq!(chat(&running, &running.ask_stream()).await.status, 400, "{body}");
+        assert_eq!(calls(&asked), 1, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parameters_that_the_client_sent_are_its_own_fault() {
     let wrong = json!({"error": {"message": "temperature must be below 1", "param": "temperature"}});
     let (provider, asked) = refusing("temperature", 400, wrong, plain("Hello")).await;

@@ -167,16 +167,12 @@ impl ExtraMembers {
     /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// Members that the gateway adds by itself, and without which the answer is as valid. A provider that refuses a member
-    /// without its name may mean each of them.
+    /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses a
+    /// member without its name may mean each of them. Switches of reasoning and `strict` are not among them.
     pub const ADDED: Self = Self::of_all(&[
         E::StreamOptions,
-        E::ThinkingSwitch,
-        E::Effort,
-        E::EffortNone,
         E::ToolChoice,
         E::ParallelTools,
-        E::Strict,
         E::EncodingFormat,
         E::ReturnDocuments,
         E::RawScores,
@@ -191,7 +187,6 @@ impl ExtraMembers {
         E::Verbosity,
         E::Store,
         E::ReasoningSummary,
-        E::ReasoningObject,
         E::ImageDetail,
         E::ThinkingDisplay,
         E::ImageCount,
@@ -278,6 +273,12 @@ impl ExtraMembers {
     pub fn narrowest(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
         broader.fold(self, |rest, (_, broad)| rest.difference(Self::of(*broad)))
+    }
+
+    /// Elements of the set, in the order of [`EXTRA_MEMBERS`].
+    pub fn iter(self) -> impl Iterator<Item = ExtraMember> {
+        let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([E::Reasoning]);
+        all.filter(move |extra| self.contains(*extra))
     }
 
     /// Header names of all elements.

@@ -114,6 +114,29 @@ pub const fn is_timeout_status(status: u16) -> bool {
     matches!(status, 408 | 504 | 522 | 524)
 }
 
+/// Members of the gateway that a provider's error message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedMembers {
+    /// Members that the message names.
+    Named(ExtraMembers),
+    /// One or more of [`ExtraMembers::ADDED`]: the message refuses an unknown member without its name.
+    Unnamed,
+}
+
+impl RefusedMembers {
+    /// No members.
+    pub const NONE: Self = Self::Named(ExtraMembers::NONE);
+
+    /// Returns the members that the message may mean.
+    #[must_use]
+    pub const fn possible(self) -> ExtraMembers {
+        match self {
+            Self::Named(named) => named,
+            Self::Unnamed => ExtraMembers::ADDED,
+        }
+    }
+}
+
 /// Error of one attempt at a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamError {
@@ -128,8 +151,8 @@ pub struct UpstreamError {
     pub remaining_tokens: Option<u64>,
     /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request asked for more.
     pub max_output: Option<u64>,
-    /// Members named in the provider's error message, of those that the gateway may have added.
-    pub named_members: ExtraMembers,
+    /// Members that the provider refuses, of those that the gateway may have added.
+    pub refused_members: RefusedMembers,
     /// Number of complete choices, if the response has fewer than requested; not a failure of the provider.
     pub completed_choices: Option<u32>,
     /// Error object inside a response with status 200, for a classification that needs the request.
@@ -146,7 +169,7 @@ impl UpstreamError {
             retry_after: None,
             remaining_tokens: None,
             max_output: None,
-            named_members: ExtraMembers::NONE,
+            refused_members: RefusedMembers::NONE,
             completed_choices: None,
             in_band_body: None,
         }

@@ -14,12 +14,13 @@ mod sanitized_message;
 mod tests;
 mod token_numbers;
 mod truncated_calls;
+mod unknown_member;
 #[cfg(test)]
 mod wording_tests;
 
 use error_signals::ErrorSignals;
 use penstock_core::{
-    ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
+    ApiError, Dialect, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
 };
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ fn client_error(
         refusal.message = "The request is too large for the model's provider.".into();
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
-    let named =
-        if plain && matches!(status, 400 | 422) { about.refused_members() } else { ExtraMembers::NONE };
+    let refused_members =
+        if plain && matches!(status, 400 | 422) { about.refused_members() } else { RefusedMembers::NONE };
     if let Some(said) = sanitized_message::sanitize(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();
@@ -92,7 +93,7 @@ fn client_error(
     UpstreamError {
         remaining_tokens: remaining_tokens(about, model_window),
         max_output,
-        named_members: named,
+        refused_members,
         ..UpstreamError::caller_error(refusal)
     }
 }

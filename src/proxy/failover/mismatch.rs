@@ -9,11 +9,48 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
-    ApiError, EXTRA_MEMBERS, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RequestAdjustment,
+    ApiError, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RefusedMembers, RequestAdjustment,
     UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_routing::{PlannerStep, RetryPlanner};
 use std::sync::Arc;
+
+/// Maximum number of requests that leave out one more member each, after a refusal without a name. The next request
+/// leaves out all the others.
+const MAX_SINGLE_GUESSES: usize = 3;
+
+/// Members that were left out of a request after refusals.
+#[derive(Default)]
+struct MemberOmissions {
+    /// Members that the provider named.
+    named: ExtraMembers,
+    /// Members that the last request was the first to leave out, after a refusal without a name.
+    last_guess: ExtraMembers,
+    /// Number of requests that left out members after a refusal without a name.
+    guesses: usize,
+}
+
+impl MemberOmissions {
+    fn add(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
+        match refused {
+            RefusedMembers::Named(_) => {
+                self.named = self.named.union(omitted);
+                self.last_guess = ExtraMembers::NONE;
+            }
+            RefusedMembers::Unnamed => {
+                self.last_guess = omitted;
+                self.guesses += 1;
+            }
+        }
+    }
+
+    /// Returns the members that the provider is known to refuse, after its answer: those that it named, and a single one
+    /// whose omission led to the answer. Guesses before that one may have been without effect.
+    fn proven(&self) -> ExtraMembers {
+        let is_single = self.last_guess.iter().count() == 1;
+        if is_single { self.named.union(self.last_guess) } else { self.named }
+    }
+}
 
 impl FailoverRun<'_, '_> {
     /// Returns the adjustments of a request to what its offer is known to refuse.
@@ -65,7 +102,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Retries without the members of the gateway that the provider refused, and repeats this as long as the provider
-    /// names further members. The refused members are remembered once the provider has answered.
+    /// refuses further members. The members that are proven to be refused are remembered once the provider has answered.
     pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferState>,
@@ -73,23 +110,23 @@ impl FailoverRun<'_, '_> {
         mut done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
         let mut first = None;
-        while let Some(refused) = self.removable_members(offer, &done) {
-            self.omitted_members = self.omitted_members.union(refused);
+        let mut omissions = MemberOmissions::default();
+        while let Some(refused) = refused_members(&done)
+            && let Some(omitted) = self.removable_members(offer, refused, omissions.guesses)
+        {
+            omissions.add(refused, omitted);
+            self.omitted_members = self.omitted_members.union(omitted);
             let result = Box::pin(self.send_request(offer, number)).await;
             first.get_or_insert(std::mem::replace(&mut done, result));
         }
         if let Some(first) = first {
-            match &done {
-                Ok(_) => self.remember_refused(offer),
-                // The provider names a member that was already left out, so the refusal has another cause.
-                Err(AttemptError::Fault(UpstreamError {
-                    kind: UpstreamErrorKind::Caller,
-                    named_members: named,
-                    ..
-                })) if !named.intersection(self.omitted_members).is_empty() => {
+            match refused_members(&done) {
+                // The provider refuses a member that was already left out, so the refusal has another cause.
+                Some(refused) if !refused.possible().intersection(self.omitted_members).is_empty() => {
                     done = Err(first.err().unwrap_or(AttemptError::Disconnected));
                 }
-                Err(_) => {}
+                None if done.is_ok() => self.remember_refused(offer, omissions.proven()),
+                _ => {}
             }
             self.omitted_members = ExtraMembers::NONE;
         }
@@ -103,36 +140,35 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the refused members that the gateway can leave out of the request.
+    /// Returns the refused members that the gateway can leave out of the request; `guesses` is the number of requests
+    /// so far that left out a member without its name in the refusal.
     fn removable_members(
         &self,
         offer: &OfferState,
-        done: &Result<WriteOutcome, AttemptError>,
+        refused: RefusedMembers,
+        guesses: usize,
     ) -> Option<ExtraMembers> {
-        let Err(AttemptError::Fault(UpstreamError {
-            kind: UpstreamErrorKind::Caller,
-            named_members: named,
-            ..
-        })) = done
-        else {
-            return None;
-        };
         let known = self.request_adjustment(offer).omitted;
-        let fresh = named.newly_omitted(known);
+        let fresh = refused.possible().newly_omitted(known);
         if fresh.is_empty() {
             return None;
         }
         let before = self.calls(offer, ExtraMembers::NONE);
+        let changes = |without: ExtraMembers| self.calls(offer, without) != before;
+        let RefusedMembers::Named(named) = refused else {
+            let is_present = changes(fresh);
+            let single = || first_present(fresh, changes);
+            return is_present.then(|| if guesses < MAX_SINGLE_GUESSES { single() } else { fresh });
+        };
         let leaves = |extra: &ExtraMember| {
             let continues = self.progress.has_content()
                 && matches!(extra, ExtraMember::ContinueFinal | ExtraMember::Prefix);
-            let is_header = || self.sends_header(offer, *extra);
-            continues || is_header() || self.calls(offer, ExtraMembers::of(*extra)) != before
+            continues || self.sends_header(offer, *extra) || changes(ExtraMembers::of(*extra))
         };
-        let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([ExtraMember::Reasoning]);
-        let removable = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
-        let removable =
-            removable.fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
+        let removable = fresh
+            .iter()
+            .filter(leaves)
+            .fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
         if !removable.is_empty() {
             return Some(removable.narrowest());
         }
@@ -174,11 +210,11 @@ impl FailoverRun<'_, '_> {
         wire_format.build_requests(self.request, &target)
     }
 
-    /// Stores the members without which the offer has answered.
-    fn remember_refused(&self, offer: &OfferState) {
+    /// Stores the members that the offer refuses.
+    fn remember_refused(&self, offer: &OfferState, refused: ExtraMembers) {
         let name = attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .replayed_reasoning_name();
-        let refused_members = offer.learned.record_refused_members(self.omitted_members, name, self.now());
+        let refused_members = offer.learned.record_refused_members(refused, name, self.now());
         refused_members.log_names().for_each(|member| self.log_refused_member(offer, member));
     }
 
@@ -233,10 +269,32 @@ impl FailoverRun<'_, '_> {
     }
 }
 
+/// Returns the members of the gateway that a provider's refusal may mean; `None` for another outcome.
+fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedMembers> {
+    match done {
+        Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::Caller => {
+            Some(fault.refused_members)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the first of these members that the request contains. `changes` returns true if the request would change
+/// without a set of members; all of them would change it. A binary search encodes the request five times at most.
+fn first_present(members: ExtraMembers, changes: impl Fn(ExtraMembers) -> bool) -> ExtraMembers {
+    let add = |sum: &mut ExtraMembers, extra| {
+        *sum = sum.union(ExtraMembers::of(extra));
+        Some(*sum)
+    };
+    let prefixes: Vec<ExtraMembers> = members.iter().scan(ExtraMembers::NONE, add).collect();
+    let absent = prefixes.partition_point(|prefix| !changes(*prefix));
+    members.iter().nth(absent).map_or(ExtraMembers::NONE, ExtraMembers::of)
+}
+
 /// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.
 fn may_be_for_choices(fault: &UpstreamError) -> bool {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
     fault.kind == UpstreamErrorKind::Caller
-        && (fault.named_members.contains(ExtraMember::MultipleChoices)
+        && (fault.refused_members.possible().contains(ExtraMember::MultipleChoices)
             || fault.api_error.as_deref().is_some_and(nameless))
 }

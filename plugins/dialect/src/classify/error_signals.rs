@@ -5,7 +5,8 @@ use super::phrases::{
     OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, UNKNOWN_MEMBER_PHRASES, WINDOW_PHRASES,
 };
 use super::token_numbers::number_after;
-use penstock_core::ExtraMembers;
+use super::unknown_member;
+use penstock_core::{ExtraMembers, RefusedMembers};
 use serde_json::Value;
 
 /// Maximum number of bytes of an error body that are read.
@@ -20,6 +21,8 @@ pub(super) struct ErrorSignals {
     param: Option<String>,
     /// Texts of the error (such as message, type and code), in lower case.
     pub(super) text: String,
+    /// True if the error names the member that it refuses, known or not.
+    is_member_named: bool,
     /// Tokens of the window and of the input in members of their own.
     pub(super) reported_window: Option<u64>,
     pub(super) reported_input: Option<u64>,
@@ -36,11 +39,13 @@ impl ErrorSignals {
         if value.is_null() {
             text = String::from_utf8_lossy(body).into_owned();
         }
+        text = text.to_lowercase();
         let number = |name: &str| error.get(name).and_then(Value::as_u64);
         let param = error.get("param").and_then(Value::as_str).filter(|param| is_path(param));
         Self {
             param: param.map(str::to_owned),
-            text: text.to_lowercase(),
+            is_member_named: unknown_member::is_member_named(error, &text),
+            text,
             reported_window: number("n_ctx"),
             reported_input: number("n_prompt_tokens"),
         }
@@ -111,12 +116,15 @@ impl ErrorSignals {
         self.param.clone().or_else(first)
     }
 
-    /// Returns the members added by the gateway that the provider may refuse: those that it names, or all of them if it
-    /// refuses an unknown member without any name.
-    pub(super) fn refused_members(&self) -> ExtraMembers {
+    /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a name.
+    pub(super) fn refused_members(&self) -> RefusedMembers {
         let named = self.named_extra_members();
-        let is_nameless = named.is_empty() && self.blamed_field().is_none();
-        if is_nameless && self.contains_any(UNKNOWN_MEMBER_PHRASES) { ExtraMembers::ADDED } else { named }
+        let is_nameless = named.is_empty() && self.blamed_field().is_none() && !self.is_member_named;
+        if is_nameless && self.contains_any(UNKNOWN_MEMBER_PHRASES) {
+            RefusedMembers::Unnamed
+        } else {
+            RefusedMembers::Named(named)
+        }
     }
 
     /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
@@ -156,7 +164,7 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
 ];
 
 /// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`].
-fn collect_strings(value: &Value, text: &mut String, depth: u8) {
+pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
             text.push_str(sentence);
@@ -179,7 +187,7 @@ pub(super) fn is_field(word: &str) -> bool {
 }
 
 /// Returns true for a path such as `messages[2].content`, which cannot contain a secret or a sentence.
-fn is_path(param: &str) -> bool {
+pub(super) fn is_path(param: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']');
     !param.is_empty() && param.len() <= 80 && param.bytes().all(plain)
 }

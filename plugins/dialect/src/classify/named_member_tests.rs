@@ -2,11 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::classify_error;
-use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers};
+use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers};
 use serde_json::{Value, json};
 
+fn refused(status: u16, body: &Value) -> RefusedMembers {
+    classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}").refused_members
+}
+
 fn named(status: u16, body: &Value) -> ExtraMembers {
-    classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}").named_members
+    match refused(status, body) {
+        RefusedMembers::Named(named) => named,
+        RefusedMembers::Unnamed => panic!("no name in {body}"),
+    }
 }
 
 /// Refusals of a path such as `reasoning.summary` or `tools.0.strict`.
@@ -97,13 +104,19 @@ fn a_refusal_that_names_no_member_may_mean_each_added_one() {
         (400, json!({"error": {"message": "Request contains unknown fields"}})),
         (400, json!({"error": {"message": "Additional properties are not allowed"}})),
     ] {
-        assert_eq!(named(status, &body), ExtraMembers::ADDED, "{body}");
+        assert_eq!(refused(status, &body), RefusedMembers::Unnamed, "{body}");
     }
     for (status, body) in [
         (413, json!({"detail": "Extra inputs are not permitted"})),
         (400, json!({"error": {"message": "The request is invalid"}})),
         (400, json!({"error": {"message": "Unknown parameter", "param": "min_tokens"}})),
         (400, json!({"error": {"message": "Unknown field in messages"}})),
+        // Members that no client may send and the gateway never adds.
+        (400, json!({"error": {"message": "Unknown parameter: 'foo'"}})),
+        (
+            422,
+            json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "chat_template"], "msg": "Extra inputs are not permitted"}]}),
+        ),
     ] {
         assert_eq!(named(status, &body), ExtraMembers::NONE, "{body}");
     }
