@@ -106,6 +106,17 @@ fn an_error_in_any_form_fails_the_attempt_before_the_first_token_and_the_stream_
 }
 
 #[test]
+fn an_answer_of_an_empty_part_is_empty_and_no_failure() {
+    let part = r#"[{"type":"text","text":""}]"#;
+    let choice = format!(r#"{{"index":0,"delta":{{"content":{part}}},"finish_reason":"stop"}}"#);
+    let stream = format!("data: {{\"choices\":[{choice}]}}\n\ndata: [DONE]\n\n");
+    for client in DIALECTS {
+        let run = run_stream(client, Dialect::Chat, &stream);
+        assert_eq!((run.fault, run.finish_reason), (None, Some(FinishReason::Stop)), "{client:?}");
+    }
+}
+
+#[test]
 fn an_error_after_a_finish_reason_that_came_with_text_is_an_error() {
     let chunk = |text: &str, finish: &str| {
         format!(

@@ -188,11 +188,11 @@ impl ChunkReader {
         let said = MessageMembers { content: said.content.or(parts.text), ..said };
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
         let before = events.len();
-        choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
+        let content = choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
         let has_text = events.len() > before;
         let called = choice.read_tool_calls(&said, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
-        choice.content = choice.content.after_chunk(&said, given, !choice.tool_calls.is_empty());
+        choice.content = choice.content.after_chunk(content, &said, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
             self.finish_with_text = has_text;
@@ -216,14 +216,14 @@ struct ChunkContext<'a> {
 }
 
 impl ChoiceDecoder {
-    /// Emits the reasoning, the content and the refusal.
+    /// Emits the reasoning, the content and the refusal. Returns the content of the parts.
     fn emit_text(
         &mut self,
         said: &MessageMembers<'_>,
         logprobs: Option<&[u8]>,
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<ChoiceContent, UpstreamError> {
         let mut speaker = TextEmitter {
             chunk: seen.chunk,
             choice: seen.choice,
@@ -233,8 +233,9 @@ impl ChoiceDecoder {
         speaker.emit_reasoning(said.reasoning)?;
         // A token may have a log probability but no text, for example a part of a character.
         let silent = logprobs.is_some().then_some(&b"\"\""[..]);
-        speaker.emit_content(said.content.or(silent), logprobs)?;
-        speaker.emit_string(TextChannel::Refusal, said.refusal, None)
+        let parts = speaker.emit_content(said.content.or(silent), logprobs)?;
+        speaker.emit_string(TextChannel::Refusal, said.refusal, None)?;
+        Ok(parts)
     }
 
     /// Reads the tool calls; `None` if there are none. The inner value is set for a single fragment with arguments and

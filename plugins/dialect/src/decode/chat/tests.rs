@@ -121,7 +121,11 @@ fn an_answer_of_unknown_content_alone_is_malformed() {
     let end = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}])) + "data: [DONE]\n\n";
     let fault = |chunk: &str, beside: &str| decode(&format!("{beside}{chunk}{end}")).1;
     let text = delta(json!({"content": "Hello"}));
-    for unknown in [json!({"content": [{"type": "zzz"}]}), json!({"tool_calls": [{}]})] {
+    for unknown in [
+        json!({"content": [{"type": "zzz"}]}),
+        json!({"content": [{"type": "zzz", "text": null}]}),
+        json!({"tool_calls": [{}]}),
+    ] {
         let part = delta(unknown.clone());
         assert_eq!(fault(&part, ""), Some(UpstreamErrorKind::Malformed), "{unknown}");
         assert_eq!(fault(&part, &text), None, "a part beside text: {unknown}");
@@ -137,6 +141,9 @@ fn an_answer_of_unknown_content_alone_is_malformed() {
         json!(null),
         json!([]),
         json!([{"index": 0, "delta": {"content": []}}]),
+        json!([{"index": 0, "delta": {"content": [{"type": "text", "text": ""}]}}]),
+        json!([{"index": 0, "delta": {"content": [{"type": "thinking", "thinking": []}]}}]),
+        json!([{"index": 0, "delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": ""}]}]}}]),
     ] {
         assert_eq!(fault(&chunk(harmless.clone()), ""), None, "{harmless}");
         assert_eq!(decode(&chunk(harmless)).0.len(), 1, "the start alone, so that the stream is truncated");

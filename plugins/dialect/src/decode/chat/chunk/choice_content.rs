@@ -12,27 +12,25 @@ pub(super) enum ChoiceContent {
     None,
     /// Only content of an unknown kind: a part without text, or a tool call without members.
     Unknown,
-    /// Text, reasoning, a refusal or a tool call.
+    /// Text, reasoning, a refusal or a tool call; a part with such a text may be empty.
     Known,
 }
 
 impl ChoiceContent {
-    /// Returns the content of a choice after a chunk that gave these events. `has_calls` is true if the choice has tool
-    /// calls, since a fragment of a call may give no event yet.
+    /// Returns the content of a choice after a chunk that gave these events. `parts` is the content of its parts, and
+    /// `has_calls` is true if the choice has tool calls, since a fragment of a call may give no event yet.
     pub(super) fn after_chunk(
         self,
+        parts: Self,
         said: &MessageMembers<'_>,
         events: &[AnswerEvent],
         has_calls: bool,
     ) -> Self {
-        let has_elements = |value: Option<&[u8]>| {
-            value.is_some_and(|value| {
-                json_cursor::is_array(value) && json_cursor::elements(value).next().is_some()
-            })
-        };
-        self.max(match () {
+        let has_elements =
+            |value: &[u8]| json_cursor::is_array(value) && json_cursor::elements(value).next().is_some();
+        self.max(parts).max(match () {
             () if has_calls || events.iter().any(AnswerEvent::is_content) => Self::Known,
-            () if has_elements(said.content) || has_elements(said.tool_calls) => Self::Unknown,
+            () if said.tool_calls.is_some_and(has_elements) => Self::Unknown,
             () => Self::None,
         })
     }

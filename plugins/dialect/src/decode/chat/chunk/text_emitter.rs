@@ -2,6 +2,7 @@
 //! joined.
 
 use super::super::finish_reason;
+use super::choice_content::ChoiceContent;
 use super::{malformed_error, string_body};
 use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
@@ -23,35 +24,44 @@ impl TextEmitter<'_> {
         self.emit_string(TextChannel::Reasoning, value, None)
     }
 
-    /// Emits a string, or a list of parts with text and, for some engines, thinking.
+    /// Emits a string, or a list of parts with text and, for some engines, thinking. Returns the content of the parts.
     pub(super) fn emit_content(
         &mut self,
         value: Option<&[u8]>,
         logprobs: Option<&[u8]>,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<ChoiceContent, UpstreamError> {
         let Some(list) = value.filter(|value| value.first() == Some(&b'[')) else {
-            return self.emit_string(TextChannel::Answer, value, logprobs);
+            self.emit_string(TextChannel::Answer, value, logprobs)?;
+            return Ok(ChoiceContent::None);
         };
-        json_cursor::elements(list).try_for_each(|part| self.emit_part(part, TextChannel::Answer))
+        self.emit_parts(list, TextChannel::Answer)
     }
 
-    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<(), UpstreamError> {
+    fn emit_parts(&mut self, list: &[u8], voice: TextChannel) -> Result<ChoiceContent, UpstreamError> {
+        json_cursor::elements(list)
+            .try_fold(ChoiceContent::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
+    }
+
+    /// Emits the text of a part. The content is known if the part has a text, even an empty one.
+    fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ChoiceContent, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());
         }
+        let mut content = ChoiceContent::Unknown;
         let mut members = json::members(part);
         while let Some((key, value)) = members.next_unescaped() {
             match &*key {
+                "text" | "thinking" if json_cursor::is_null(value) => continue,
                 "text" => self.emit_string(voice, Some(value), None)?,
                 "thinking" if value.first() == Some(&b'[') => {
-                    json_cursor::elements(value)
-                        .try_for_each(|part| self.emit_part(part, TextChannel::Reasoning))?;
+                    self.emit_parts(value, TextChannel::Reasoning)?;
                 }
                 "thinking" => self.emit_string(TextChannel::Reasoning, Some(value), None)?,
-                _ => {}
+                _ => continue,
             }
+            content = ChoiceContent::Known;
         }
-        Ok(())
+        Ok(content)
     }
 
     pub(super) fn emit_string(
