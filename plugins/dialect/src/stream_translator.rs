@@ -15,8 +15,9 @@ use crate::response_constraints::ResponseConstraints;
 use crate::write::DialectWriter;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer, ReportedUsage,
-    StreamProgress, StreamTranslation, UpstreamError, UpstreamErrorKind, UsageBounds,
+    AttemptTarget, DeliveredPart, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
+    ReportedUsage, StreamProgress, StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
+    UsageBounds,
 };
 
 /// Maximum initial capacity of the output buffer, in bytes.
@@ -340,6 +341,21 @@ impl StreamTranslator {
                 self.end_stream()
             }
             result => result,
+        }
+    }
+
+    /// Returns the delivered part if another component has forwarded the answer, so that no text waits in the writer.
+    pub(crate) fn forwarded_part(&self) -> DeliveredPart {
+        self.part_without(self.hidden_bytes)
+    }
+
+    /// Returns the output without the bytes that the client has not seen.
+    fn part_without(&self, unseen: usize) -> DeliveredPart {
+        let bytes = self.output_bytes().saturating_sub(unseen);
+        DeliveredPart {
+            is_empty: self.output_bytes <= unseen,
+            bytes,
+            usage: TokenUsage::estimate(self.prompt_bytes, bytes).clamp_to(&self.usage_bounds),
         }
     }
 

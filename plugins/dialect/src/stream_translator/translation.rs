@@ -91,13 +91,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn delivered_part(&self) -> DeliveredPart {
-        let unseen = self.hidden_bytes + self.writer.waiting_bytes();
-        let bytes = self.output_bytes().saturating_sub(unseen);
-        DeliveredPart {
-            is_empty: self.output_bytes <= unseen,
-            bytes,
-            usage: TokenUsage::estimate(self.prompt_bytes, bytes).clamp_to(&self.usage_bounds),
-        }
+        self.part_without(self.hidden_bytes + self.writer.waiting_bytes())
     }
 
     fn generated_bytes(&self) -> usize {

@@ -278,7 +278,8 @@ impl super::DialectWriter for MessagesStreamWriter {
     }
 
     fn waiting_bytes(&self) -> usize {
-        self.pending_bytes
+        // `pending_bytes` counts escaped text, the output of the model is counted unescaped.
+        self.pending_blocks.iter().flat_map(|block| &block.buffered_texts).map(EscapedText::len).sum()
     }
 
     fn buffered_bytes(&self) -> usize {

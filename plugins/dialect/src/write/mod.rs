@@ -52,7 +52,7 @@ pub trait DialectWriter: Send {
         false
     }
 
-    /// Returns the bytes of text that wait in the writer and that the client has not received.
+    /// Returns the bytes of unescaped text that wait in the writer and that the client has not received.
     fn waiting_bytes(&self) -> usize {
         0
     }

@@ -71,7 +71,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn delivered_part(&self) -> DeliveredPart {
-        self.observer.delivered_part()
+        if self.is_shadow_active() { self.observer.delivered_part() } else { self.observer.forwarded_part() }
     }
 
     fn attempt_usage(&self) -> TokenUsage {
