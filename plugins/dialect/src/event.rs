@@ -172,7 +172,7 @@ impl EscapedText {
     /// Returns the bytes of the unescaped text.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.is_plain { self.escaped.len() } else { self.decoded().len() }
+        if self.is_plain { self.escaped.len() } else { unescaped_len(&self.escaped) }
     }
 
     /// Returns true if the text is empty.
@@ -181,16 +181,40 @@ impl EscapedText {
         self.escaped.is_empty()
     }
 
-    /// Returns true if the text is empty or white space.
+    /// Returns true if the text is empty or white space of JSON.
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        let plain = self.escaped.iter().all(|byte| *byte == b' ');
-        plain || (self.escaped.len() <= MAX_BLANK_BYTES && self.decoded().trim().is_empty())
+        let mut rest = self.escaped();
+        loop {
+            rest = match rest {
+                [] => return true,
+                [b' ', rest @ ..]
+                | [b'\\', b'n' | b't' | b'r', rest @ ..]
+                | [b'\\', b'u', b'0', b'0', b'2', b'0', rest @ ..]
+                | [b'\\', b'u', b'0', b'0', b'0', b'9' | b'a' | b'A' | b'd' | b'D', rest @ ..] => rest,
+                _ => return false,
+            }
+        }
     }
 }
 
-/// Maximum bytes of a text with escapes that may be white space.
-const MAX_BLANK_BYTES: usize = 256;
+/// Returns the bytes of valid escaped text after its escapes are decoded, without decoding them: each half of a surrogate
+/// pair counts half of its four bytes.
+fn unescaped_len(escaped: &[u8]) -> usize {
+    let (mut length, mut rest) = (0, escaped);
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        let (bytes, escape_bytes) = match rest.get(at + 1..).unwrap_or_default() {
+            [b'u', b'0', b'0', b'0'..=b'7', ..] => (1, 6),
+            [b'u', b'0', b'0'..=b'7', ..]
+            | [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => (2, 6),
+            [b'u', ..] => (3, 6),
+            _ => (1, 2),
+        };
+        length += at + bytes;
+        rest = rest.get(at + escape_bytes..).unwrap_or_default();
+    }
+    length + rest.len()
+}
 
 impl Default for EscapedText {
     fn default() -> Self {
@@ -210,5 +234,39 @@ impl fmt::Debug for EscapedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Prompts and answers must never appear in logs.
         write!(f, "Text({} bytes)", self.escaped.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn text(escaped: &str) -> EscapedText {
+        EscapedText::from_json(Bytes::from(escaped.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn the_length_of_escaped_text_is_that_of_the_decoded_text() {
+        for escaped in [
+            r#"\"\\\/\b\f\n\r\t"#,
+            r"\u0000\u007f\u0080\u07ff\u0800\ud7ff\ue000\uffff",
+            r"a\u00e9b\uD83D\uDE00c\ud83d\ude00\udbff\udfff",
+            "é\u{1f600}\\n",
+        ] {
+            assert_eq!(text(escaped).len(), text(escaped).decoded().len(), "{escaped}");
+        }
+    }
+
+    #[test]
+    fn white_space_is_blank_at_any_length_and_in_any_notation() {
+        let long = r"\n".repeat(1000);
+        for blank in ["", "  ", r" \n\t\r ", r"\u0020\u0009\u000a\u000D", &long] {
+            assert!(text(blank).is_blank(), "{blank}");
+        }
+        for content in ["{", r"\n{}", r"\u007b", r#"\""#, r"\u000b", r"\\n"] {
+            assert!(!text(content).is_blank(), "{content}");
+        }
     }
 }

@@ -148,7 +148,7 @@ impl super::DialectWriter for ChatStreamWriter {
                 );
             }
             AnswerEvent::ToolCallArguments { choice, tool, fragment } => {
-                if !fragment.is_blank() {
+                if !self.calls_without_arguments.is_empty() && !fragment.is_blank() {
                     self.calls_without_arguments.retain(|call| *call != (*choice, *tool));
                 }
                 self.write_tool_call(
