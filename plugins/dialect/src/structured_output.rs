@@ -7,7 +7,7 @@
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use crate::parameters;
-use penstock_core::{ApiError, InferenceRequest, OfferCapabilities};
+use penstock_core::{ApiError, AttemptTarget, Dialect, InferenceRequest, OfferCapabilities};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
@@ -51,10 +51,12 @@ enum SchemaName {
 }
 
 impl SchemaName {
-    /// Returns the name for an offer; `response_format` unless only others are listed.
-    fn for_offer(abilities: &OfferCapabilities) -> Self {
-        let lists = |name| abilities.accepts_parameter(name);
+    /// Returns the name for an offer; `response_format` unless only others are listed. In the responses dialect the
+    /// format has a member of its own, to which `response_format` is converted.
+    fn for_target(target: &AttemptTarget<'_>) -> Self {
+        let lists = |name| target.capabilities.accepts_parameter(name);
         match () {
+            () if target.dialect == Dialect::Responses => Self::ResponseFormat,
             () if lists("response_format") => Self::ResponseFormat,
             () if lists(STRUCTURED_OUTPUTS) => Self::StructuredOutputs,
             () if lists("guided_json") => Self::Schema("guided_json"),
@@ -65,18 +67,18 @@ impl SchemaName {
 }
 
 /// Returns true if an offer gets the format of an answer in another member than `response_format`.
-pub(crate) fn replaces_response_format(abilities: &OfferCapabilities) -> bool {
-    SchemaName::for_offer(abilities) != SchemaName::ResponseFormat
+pub(crate) fn replaces_response_format(target: &AttemptTarget<'_>) -> bool {
+    SchemaName::for_target(target) != SchemaName::ResponseFormat
 }
 
 /// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Returns false,
 /// and writes nothing, if it is to be written as `response_format`. Without a schema, any object is requested.
 pub(crate) fn write_schema(
     schema: Option<&[u8]>,
-    abilities: &OfferCapabilities,
+    target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> bool {
-    match (SchemaName::for_offer(abilities), schema) {
+    match (SchemaName::for_target(target), schema) {
         (SchemaName::ResponseFormat, _) => return false,
         (SchemaName::StructuredOutputs, None) => {
             out.push_str(r#","structured_outputs":{"json_object":true}"#);
@@ -123,16 +125,16 @@ struct ConstraintMembers<'a> {
 /// Returns `Unsupported` for a constraint that the offer does not accept, and `InvalidRequest` for an invalid schema.
 pub(crate) fn write_constraints(
     ask: &InferenceRequest,
-    abilities: &OfferCapabilities,
+    target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let constraints = translate_constraints(ask, abilities)?;
-    if has_response_format(ask) && replaces_response_format(abilities) {
+    let constraints = translate_constraints(ask, target.capabilities)?;
+    if has_response_format(ask) && replaces_response_format(target) {
         if constraints.is_some() {
             let sentence = "This model takes one constraint on its output at a time.";
             return Err(ApiError::unsupported("response_format", sentence));
         }
-        write_schema(response_format_schema(ask), abilities, out);
+        write_schema(response_format_schema(ask), target, out);
         return Ok(());
     }
     let Some(said) = constraints else { return Ok(()) };

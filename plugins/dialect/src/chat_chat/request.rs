@@ -51,7 +51,7 @@ pub(super) fn build_request(
             write_edited_member(ask, field, &mut out);
         }
     }
-    structured_output::write_constraints(ask, target.capabilities, &mut out)?;
+    structured_output::write_constraints(ask, target, &mut out)?;
     write_limits(ask, target, &mut out);
     write_reasoning(ask, target, effort, &mut out);
     write_preset(ask, target, effort, &mut out);
@@ -88,7 +88,7 @@ fn should_forward(
         return Err(ApiError::unsupported(name, sentence));
     }
     if ALWAYS_FORWARDED.contains(&name) {
-        let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(abilities);
+        let is_replaced = || is_plain_text(value) || structured_output::replaces_response_format(target);
         return Ok(name != "response_format" || !is_replaced());
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {

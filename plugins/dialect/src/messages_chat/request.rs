@@ -260,11 +260,7 @@ fn write_response_format(
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let schema = json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
     match (&*kind, schema) {
-        ("json_schema", Some(schema))
-            if structured_output::write_schema(Some(schema), target.capabilities, out) =>
-        {
-            Ok(())
-        }
+        ("json_schema", Some(schema)) if structured_output::write_schema(Some(schema), target, out) => Ok(()),
         ("json_schema", Some(schema)) => {
             out.push_str(
                 r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#,
