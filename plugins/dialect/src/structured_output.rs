@@ -279,10 +279,14 @@ fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
 }
 
-/// Returns the schema of `response_format`; `None` if it asks for any object.
+/// Returns the schema of `response_format`, which some engines also accept beside the type `json_object`; `None` if it
+/// asks for any object.
 fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
-    let named = json_cursor::member_value(ask.member_value("response_format")?, "json_schema")?;
-    json_cursor::member_value(named, "schema").filter(|schema| json_cursor::is_object(schema))
+    let format = ask.member_value("response_format")?;
+    let named = json_cursor::member_value(format, "json_schema");
+    let schema = named.and_then(|named| json_cursor::member_value(named, "schema"));
+    let schema = schema.or_else(|| json_cursor::member_value(format, "schema"));
+    schema.filter(|schema| json_cursor::is_object(schema))
 }
 
 /// Returns a JSON schema. Engines also accept it as a string that contains JSON.
