@@ -47,10 +47,16 @@ pub fn classify_error(
     let kind = match status {
         401..=404 => UpstreamErrorKind::Credentials(status),
         400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
-            return client_error(&ErrorSignals::read(body), status, body, model_window, request);
+            return client_error(
+                &ErrorSignals::read(body).with_request(request),
+                status,
+                body,
+                model_window,
+                request,
+            );
         }
         500..=503 => {
-            let about = ErrorSignals::read(body);
+            let about = ErrorSignals::read(body).with_request(request);
             if about.is_length_failure() || about.is_history_failure() {
                 return client_error(&about, status, body, model_window, request);
             }

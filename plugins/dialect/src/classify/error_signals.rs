@@ -23,6 +23,8 @@ pub(super) struct ErrorSignals {
     pub(super) text: String,
     /// True if the error names the member that it refuses, known or not.
     is_member_named: bool,
+    /// True if the request itself limits the generated tokens to 0.
+    pub(super) is_zero_requested: bool,
     /// Tokens of the window and of the input in members of their own.
     pub(super) reported_window: Option<u64>,
     pub(super) reported_input: Option<u64>,
@@ -46,6 +48,7 @@ impl ErrorSignals {
             param: param.map(str::to_owned),
             is_member_named: unknown_member::is_member_named(error, &text),
             text,
+            is_zero_requested: false,
             reported_window: number("n_ctx"),
             reported_input: number("n_prompt_tokens"),
         }

@@ -6,6 +6,7 @@ use super::number_phrases::{
     LOWER_BOUND_PHRASES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
 };
 use super::phrases::OUTPUT_CAP_NAMES;
+use crate::json_cursor;
 
 /// Maximum bytes between a name and the number that belongs to it, and between two numbers that are compared.
 const MAX_DISTANCE: usize = 100;
@@ -63,7 +64,15 @@ impl ErrorSignals {
             word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
         };
         let by = number_after(&self.text, "context length by ");
-        by.or_else(|| OUTPUT_CAP_NAMES.iter().find_map(negative))
+        let overflow = by.or_else(|| OUTPUT_CAP_NAMES.iter().find_map(negative));
+        overflow.filter(|tokens| *tokens > 0 || !self.is_zero_requested)
+    }
+
+    /// Adds the request that caused the error: a limit of 0 that it contains is no sign of a full window.
+    pub(super) fn with_request(mut self, request: &[u8]) -> Self {
+        let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");
+        self.is_zero_requested = self.window_overflow() == Some(0) && OUTPUT_CAP_NAMES.iter().any(is_zero);
+        self
     }
 
     /// Returns the tokens of an input and of the smaller limit that the message compares it with.
@@ -100,16 +109,38 @@ fn clause(text: &str) -> &str {
 /// Parses the rest of a message such as "max_tokens must be at least 1, got -5": the tokens below zero.
 fn refused_cap(rest: &str) -> Option<u64> {
     let rest = clause(rest);
-    let bound = |phrase: &&str| {
-        let rest = rest.get(find_word(rest, phrase)? + phrase.len()..)?;
-        let start = rest.find(|letter: char| letter == '-' || letter.is_ascii_digit())?;
-        let number = rest.get(start..)?;
-        match number.strip_prefix('-') {
-            Some(digits) => leading_number(digits),
-            None => leading_number(number).filter(|(number, _)| *number == 0),
-        }
-    };
-    LOWER_BOUND_PHRASES.iter().find_map(bound).map(|(number, _)| number)
+    let bound = |phrase: &&str| refused_number(rest.get(find_word(rest, phrase)? + phrase.len()..)?);
+    LOWER_BOUND_PHRASES.iter().find_map(bound)
+}
+
+/// Returns the tokens below zero of the first number in a text that is refused and not positive. A part of a name such
+/// as "gpt-4o" and a value that is accepted as in "or -1" are no such numbers.
+fn refused_number(text: &str) -> Option<u64> {
+    text.match_indices(['-', '0'])
+        .find_map(|(at, sign)| {
+            let before = text.get(..at)?;
+            let number = text.get(at..)?;
+            let words = before.trim_end_matches(NUMBER_QUOTES).trim_end();
+            if sign == "0" {
+                let is_reported = REPORTING_ENDINGS.iter().any(|ending| words.ends_with(ending));
+                return leading_number(number).filter(|(number, _)| is_reported && *number == 0);
+            }
+            let is_separate = before.is_empty() || before.ends_with(|letter: char| !is_name_letter(letter));
+            let is_accepted = ALTERNATIVE_WORDS.iter().any(|word| words.ends_with(word));
+            leading_number(number.get(1..)?).filter(|_| is_separate && !is_accepted)
+        })
+        .map(|(number, _)| number)
+}
+
+/// Endings of the words before a number that was received.
+const REPORTING_ENDINGS: [&str; 6] = ["got", "received", "given", "(", ":", "="];
+/// Endings of the words before a number that would be accepted, or that ends a range.
+const ALTERNATIVE_WORDS: [&str; 3] = [" or", " to", " from"];
+const NUMBER_QUOTES: [char; 4] = ['`', '\'', '"', ' '];
+
+/// Returns true for a letter that continues a name with hyphens.
+fn is_name_letter(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/')
 }
 
 /// Returns the number behind words such as "is" and "of", and the text behind the number.

@@ -46,10 +46,30 @@ fn a_negative_limit_of_generated_tokens_is_an_overflow_under_each_of_its_names()
             assert_eq!(refusal(in_band(&text)), expected, "{text}");
         }
     }
-    for text in ["max_output_tokens: expected a value >= 16, but got 5", "n must be at least 1, got -1"] {
+    for text in [
+        "max_output_tokens: expected a value >= 16, but got 5",
+        "n must be at least 1, got -1",
+        "max_tokens must be a positive integer for model gpt-4o",
+        "max_tokens must be a positive integer for model org/llama-3-8b of region eu-0",
+        "max_tokens must be positive or -1",
+        "max_tokens must be at least 1 for model v 0",
+    ] {
         assert_eq!(refusal(classify(400, text)).0, ErrorCode::InvalidRequest, "{text}");
         assert_eq!(classify(500, text).kind, UpstreamErrorKind::Status(500), "{text}");
     }
+}
+
+#[test]
+fn a_limit_of_zero_that_the_request_contains_is_no_overflow() {
+    let text = "max_tokens must be at least 1 for model gpt-4o, got 0";
+    let body = serde_json::json!({"error": {"message": text}}).to_string();
+    let is_overflow = |request: &[u8]| {
+        let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 8192, request);
+        error.api_error.unwrap().message.contains("the input has 8192 tokens")
+    };
+    assert!(!is_overflow(br#"{"max_tokens":0,"echo":true}"#));
+    assert!(is_overflow(br#"{"max_tokens":50}"#));
+    assert!(is_overflow(b"{}"), "the engine computed the limit");
 }
 
 #[test]
