@@ -132,6 +132,8 @@ fn an_error_after_a_finish_reason_that_came_with_text_is_an_error() {
         assert_eq!(fault(&format!("{together}data: [DONE]\n\n{error}")), None, "{client:?}");
         assert_eq!(fault(&format!("{together}data: {{")), None, "{client:?}: cut, not failed");
         assert_eq!(fault(&format!("{apart}{error}")), None, "{client:?}: a late error");
+        let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n";
+        assert_eq!(fault(&format!("{together}{usage}{error}")), None, "{client:?}: the usage ends an answer");
     }
 }
 

@@ -331,9 +331,11 @@ impl StreamTranslator {
     }
 
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
-    /// reason came with text and the end event is missing, because the answer may be incomplete.
+    /// reason came with text, and neither usage nor the end event has arrived, because the answer may be incomplete.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
-        let may_be_cut = self.progress == StreamProgress::Finished && self.decoder.has_finish_with_text();
+        let may_be_cut = self.progress == StreamProgress::Finished
+            && self.reported_usage.is_none()
+            && self.decoder.has_finish_with_text();
         match result {
             Err(error) if may_be_cut && error.in_band_body.is_some() => Err(error),
             Err(_) if self.progress >= StreamProgress::Finished => {
