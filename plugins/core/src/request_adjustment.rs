@@ -21,8 +21,6 @@ pub enum ExtraMember {
     ThinkingSwitch,
     /// `reasoning_effort`, derived from another dialect or a preset.
     Effort,
-    /// `reasoning.effort` of `none`, derived from another switch. If it is omitted, the lowest level is sent.
-    EffortNone,
     /// `thinking` and `output_config.effort`, derived from another dialect.
     Thinking,
     /// `tool_choice` with the value that is the default anyway.
@@ -87,6 +85,9 @@ pub enum ExtraMember {
     UserAgent,
     /// Forwarded headers `traceparent` and `tracestate`.
     TraceContext,
+    /// Word of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common word is
+    /// used.
+    ExactEffort,
 }
 
 use ExtraMember as E;
@@ -99,7 +100,6 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::ReasoningName, &["reasoning_content", "reasoning"]),
     (E::ThinkingSwitch, &["chat_template_kwargs", "enable_thinking"]),
     (E::Effort, &["reasoning_effort", "effort"]),
-    (E::EffortNone, &["effort_none", "reasoning_effort", "effort"]),
     (E::Thinking, &["thinking", "output_config", "effort"]),
     (E::ToolChoice, &["tool_choice"]),
     (E::ParallelTools, &["parallel_tool_calls", "disable_parallel_tool_use"]),
@@ -132,15 +132,16 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::AcceptEncoding, &["accept-encoding"]),
     (E::UserAgent, &["user-agent"]),
     (E::TraceContext, &["traceparent", "tracestate"]),
+    (E::ExactEffort, &["effort", "reasoning_effort"]),
 ];
 
 /// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
-/// outer one, as a part of the path.
+/// outer one, as a part of the path. A word that can be replaced is inside the member with this word.
 const NARROWER: &[(ExtraMember, ExtraMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
-    (E::EffortNone, E::Effort),
-    (E::EffortNone, E::ReasoningObject),
+    (E::ExactEffort, E::ReasoningObject),
+    (E::ExactEffort, E::Effort),
     (E::ThinkingDisplay, E::Thinking),
     (E::Signature, E::Thinking),
 ];

@@ -179,9 +179,10 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
                 let named = ExtraMembers::named_by(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
                 let rest = build(named.narrowest());
-                // Reasoning is then sent under its other name and an effort with its lowest level, and each is omitted
-                // if that is refused too.
-                let rest = if names_of(&rest).contains(name) {
+                // Reasoning is then sent under its other name, and effort as its other word. They are omitted if these
+                // are refused too.
+                let is_replaced = name.starts_with("reasoning") || name == "effort";
+                let rest = if is_replaced && names_of(&rest).contains(name) {
                     build(named.union(ExtraMembers::of(ExtraMember::Reasoning)))
                 } else {
                     rest

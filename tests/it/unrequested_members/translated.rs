@@ -42,6 +42,7 @@ async fn a_responses_provider_is_asked_without_what_no_client_sent() {
         ("store", r#""store":"#, RESPONSES, json!({})),
         ("reasoning.summary", r#""summary":"#, MESSAGES, thinking.clone()),
         ("reasoning", r#""reasoning":"#, MESSAGES, thinking),
+        ("reasoning.effort", r#""effort":"xhigh""#, CHAT, json!({"reasoning_effort": "xhigh"})),
         ("tools.0.strict", r#""strict":"#, CHAT, json!({"tools": [function]})),
         ("tools[0].strict", r#""strict":"#, MESSAGES, json!({"tools": [tool]})),
         ("instructions", r#""instructions":"#, MESSAGES, json!({"system": "Be brief."})),

@@ -79,12 +79,12 @@ fn write_reasoning(
     out.push_str(r#","reasoning":{"#);
     if let Some(effort) = effort {
         out.push_str(r#""effort":"#);
-        // The chat body has replaced a word that only this dialect has.
-        match exact_effort(ask).filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {
+        // The chat body has replaced a word that only this dialect has. A provider that refuses it gets the other one.
+        let allows_exact = target.allows_extra(ExtraMember::ExactEffort);
+        let exact = exact_effort(ask).filter(|_| allows_exact);
+        match exact.filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {
             Some((word, _)) => out.push_json_string(word),
-            None if is_reasoning_off(ask) && target.allows_extra(ExtraMember::EffortNone) => {
-                out.push_json_string("none");
-            }
+            None if allows_exact && is_reasoning_off(ask) => out.push_json_string("none"),
             None => out.push_source(effort),
         }
     }

@@ -62,6 +62,34 @@ fn an_answer_is_not_continued() {
 }
 
 #[test]
+fn a_refused_word_of_effort_is_replaced_before_the_effort_is_left_out() {
+    let abilities =
+        OfferCapabilities { parameters: vec!["reasoning_effort".into()], ..OfferCapabilities::default() };
+    let mut target = test_support::sample_target(Dialect::Responses, &abilities);
+    let named = ExtraMembers::named_by(|word| word == "effort" || word == "reasoning");
+    let exact = ExtraMembers::of(ExtraMember::ExactEffort);
+    assert!(named.narrowest().contains(ExtraMember::ExactEffort));
+    assert!(!named.narrowest().contains(ExtraMember::Effort));
+    for (client, body, words) in [
+        (Dialect::Chat, json!({"reasoning_effort": "xhigh"}), ["xhigh", "high"]),
+        (Dialect::Chat, json!({"reasoning_effort": "minimal"}), ["minimal", "low"]),
+        (Dialect::Messages, json!({"output_config": {"effort": "max"}}), ["max", "high"]),
+    ] {
+        let mut body = body;
+        body["model"] = json!("m");
+        body["messages"] = json!([{"role": "user", "content": "Hi"}]);
+        let ask = test_support::sample_request(client, body.to_string().as_bytes());
+        let translator = find_translator(client, Dialect::Responses).unwrap();
+        for (omitted, word) in [ExtraMembers::NONE, exact].into_iter().zip(words) {
+            target.adjustment.omitted = omitted;
+            let sent = translator.build_request(&ask, &target).unwrap().concat();
+            let sent: Value = serde_json::from_slice(&sent).unwrap();
+            assert_eq!(sent["reasoning"]["effort"], word, "{client:?}");
+        }
+    }
+}
+
+#[test]
 fn arguments_that_come_with_the_end_reach_every_client() {
     let call = |name: &str, arguments: &str| {
         json!({"type": "function_call", "call_id": format!("call_{name}"), "name": name,

@@ -64,7 +64,7 @@ fn every_member_is_found_in_every_shape_of_refusal() {
 fn a_path_names_the_member_at_its_end() {
     for (path, extra) in [
         (&["reasoning", "summary"][..], ExtraMember::ReasoningSummary),
-        (&["reasoning", "effort"], ExtraMember::EffortNone),
+        (&["reasoning", "effort"], ExtraMember::ExactEffort),
         (&["tools", "0", "strict"], ExtraMember::Strict),
         (&["tools", "0", "function", "strict"], ExtraMember::Strict),
         (&["messages", "1", "assistant", "reasoning_content"], ExtraMember::ReasoningName),
@@ -76,7 +76,7 @@ fn a_path_names_the_member_at_its_end() {
             let named = named(status, &body).narrowest();
             assert!(named.contains(extra), "{extra:?}: {body}");
             // The last word of such a path may also be the name of another member.
-            let is_shared = matches!(extra, ExtraMember::EffortNone | ExtraMember::ReasoningName);
+            let is_shared = matches!(extra, ExtraMember::ExactEffort | ExtraMember::ReasoningName);
             let broader = [ExtraMember::ReasoningObject, ExtraMember::Thinking];
             let is_alone = broader.iter().all(|broad| !named.contains(*broad));
             assert!(is_shared || is_alone, "{extra:?}: {body}");
