@@ -193,8 +193,8 @@ impl UpstreamError {
     /// costs the work of a whole answer.
     #[must_use]
     pub fn invalid_model_output() -> Self {
-        let sentence = "The model wrote tool calls that cannot be passed on: too many, or with a name that is empty or \
-                        too long.";
+        let sentence = "The model wrote output that cannot be passed on: too many items, parts or tool calls, or a \
+                        tool call with a name that is empty or too long.";
         let refusal = ApiError::with_message(ErrorCode::Unavailable, sentence).without_repetition();
         let api_error = Some(Box::new(refusal));
         Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }

@@ -195,12 +195,23 @@ fn failures_are_in_band_errors_and_the_window_is_the_client_s() {
 fn too_many_items_calls_and_parts_are_output_of_the_model() {
     let many = |count: usize, event: &dyn Fn(u64) -> Value| {
         let events: String = (0..count as u64).map(|index| data(&event(index))).collect();
-        decode(&(data(&created()) + &events)).unwrap_err().kind
+        let error = decode(&(data(&created()) + &events)).unwrap_err();
+        let message = error.api_error.unwrap().message;
+        assert!(
+            message.contains("too many items, parts or tool calls, or a tool call with a name"),
+            "{message}"
+        );
+        error.kind
     };
     let done = |item: Value| move |index| json!({"type": "response.output_item.done", "output_index": index, "item": item});
     let items = many(MAX_ITEMS + 1, &done(message()));
     let calls = many(crate::decode::MAX_TOOL_CALLS + 1, &done(call()));
     assert_eq!((items, calls), (UpstreamErrorKind::ModelOutput, UpstreamErrorKind::ModelOutput));
+    let parts = many(
+        MAX_ITEMS + 1,
+        &|part| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": part, "delta": "a"}),
+    );
+    assert_eq!(parts, UpstreamErrorKind::ModelOutput);
     let mut long = call();
     long["name"] = json!("f".repeat(crate::decode::MAX_TOOL_NAME_BYTES + 1));
     assert_eq!(many(1, &done(long)), UpstreamErrorKind::ModelOutput);
