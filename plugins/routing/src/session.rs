@@ -44,7 +44,6 @@ const MAX_NAME: usize = 1024;
 /// sessions.
 mod source {
     pub(super) const CACHE_KEY: u64 = 1;
-    pub(super) const PREVIOUS: u64 = 2;
     pub(super) const HEADER: u64 = 3;
     pub(super) const METADATA: u64 = 4;
     pub(super) const USER: u64 = 5;
@@ -67,9 +66,9 @@ pub struct RequestSession {
 /// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
 /// request, with names in lower case.
 ///
-/// The first of these that exists names the session: `prompt_cache_key`, `previous_response_id`, [`SESSION_HEADERS`], a
-/// session in `metadata` or at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the
-/// first message of the user.
+/// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata` or
+/// at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the user.
+/// `previous_response_id` differs from turn to turn; the beginning of the stored conversation stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,
@@ -86,9 +85,6 @@ pub fn request_session<'h>(
     };
     if let Some(key) = string_member(request, "prompt_cache_key") {
         return named(source::CACHE_KEY, key);
-    }
-    if let Some(id) = string_member(request, "previous_response_id") {
-        return named(source::PREVIOUS, id);
     }
     if let Some(value) = session_header(headers) {
         return named(source::HEADER, value);

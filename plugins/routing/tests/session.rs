@@ -82,18 +82,24 @@ fn members_that_the_chat_form_of_a_responses_request_lacks_name_a_session() {
 }
 
 #[test]
+fn the_id_of_the_previous_response_is_no_name_because_it_differs_from_turn_to_turn() {
+    let turn = |id: &str| SECOND.replacen('{', &format!(r#"{{"previous_response_id":"{id}","#), 1);
+    assert_eq!(key(&turn("resp_1"), &[]), key(FIRST, &[]));
+    assert_eq!(key(&turn("resp_2"), &[]), key(FIRST, &[]));
+}
+
+#[test]
 fn the_sources_have_an_order() {
-    let all = r#"{"prompt_cache_key":"k","previous_response_id":"r","metadata":{"session_id":"s","user_id":"u"},
+    let all = r#"{"prompt_cache_key":"k","metadata":{"session_id":"s","user_id":"u"},
         "messages":[{"role":"user","content":"Hello"}]}"#;
     let headers = [("session_id", "h")];
     let by_key = key(all, &headers);
     assert_eq!(key(r#"{"prompt_cache_key":"k"}"#, &[]), by_key);
     let without_key = all.replace(r#""prompt_cache_key":"k","#, "");
-    assert_eq!(key(&without_key, &headers), key(r#"{"previous_response_id":"r"}"#, &[]));
-    let without_response = without_key.replace(r#""previous_response_id":"r","#, "");
-    assert_eq!(key(&without_response, &headers), key("{}", &headers));
-    assert_eq!(key(&without_response, &[]), key(r#"{"metadata":{"session_id":"s"}}"#, &[]));
-    let keys = [by_key, key(&without_key, &headers), key("{}", &headers), key(&without_response, &[])];
+    assert_eq!(key(&without_key, &headers), key("{}", &headers));
+    assert_eq!(key(&without_key, &[]), key(r#"{"metadata":{"session_id":"s"}}"#, &[]));
+    let without_session = without_key.replace(r#""session_id":"s","#, "");
+    let keys = [by_key, key("{}", &headers), key(&without_key, &[]), key(&without_session, &[])];
     for (at, one) in keys.iter().enumerate() {
         assert!(one.is_some() && !keys[..at].contains(one), "equal names of two sources are two sessions");
     }
