@@ -133,6 +133,10 @@ fn values_that_ask_for_nothing_pass() {
             Dialect::Chat,
             r#""provider":{"only":[],"data_collection":"allow","sort":"price","allow_fallbacks":true}"#,
         ),
+        // No provider trains models on requests.
+        (Dialect::Chat, r#""provider":{"data_collection":"deny","zdr":false}"#),
+        (Dialect::Messages, r#""provider":{"data_collection":"deny"}"#),
+        (Dialect::Responses, r#""provider":{"data_collection":"deny"}"#),
         (Dialect::Chat, r#""provider":"azure","nvext":{"annotations":["x"],"guided_json":null}"#),
         (Dialect::Chat, r#""stop_sequences":[],"data_sources":[]"#),
         (Dialect::Chat, r#""some_new_beta":{"a":1}"#),
@@ -161,11 +165,7 @@ fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
         (Dialect::Chat, r#""background":true"#, "background"),
         (Dialect::Chat, r#""plugins":[{"id":"web"}]"#, "plugins"),
         (Dialect::Chat, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
-        (
-            Dialect::Chat,
-            r#""provider":{"sort":"price","data_collection":"deny"}"#,
-            "provider.data_collection",
-        ),
+        (Dialect::Chat, r#""provider":{"data_collection":"deny","zdr":true}"#, "provider.zdr"),
         (Dialect::Chat, r#""provider":{"order":["x"]}"#, "provider.order"),
         (Dialect::Responses, r#""provider":{"ignore":["x"]}"#, "provider.ignore"),
         (Dialect::Chat, r#""nvext":{"guided_choice":["a"]}"#, "nvext.guided_choice"),
@@ -179,6 +179,16 @@ fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
             "{members}"
         );
     }
+}
+
+#[test]
+fn zero_retention_is_refused_with_a_sentence_of_its_own() {
+    let message = |members: &str| ask(Dialect::Chat, members).unwrap_err().message;
+    let retention = message(r#""provider":{"zdr":true}"#);
+    assert!(retention.contains("retention") && !retention.contains("filters"), "{retention}");
+    assert!(
+        message(r#""provider":{"zdr":true,"only":["x"]}"#).starts_with("provider.only: choose providers")
+    );
 }
 
 #[test]

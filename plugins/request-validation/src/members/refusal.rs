@@ -12,6 +12,9 @@ use penstock_json_scan::tape::{JsonValue, ValueKind};
 /// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
 const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
+/// Sentence for a request of zero data retention, which the configuration of a provider does not state.
+const RETENTION_ADVICE: &str = "providers are in the EU and never train on requests, but the retention of each is known to the operator alone";
+
 impl RefusedValues {
     /// Returns the error if the value requests the refused feature.
     pub(super) fn refusal(self, value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
@@ -23,7 +26,10 @@ impl RefusedValues {
             ModeNotOff => !is_absent_or_keyword(member(value, "mode"), &["off"]),
             SeveralChoices => value.raw() != "1",
             ContextEdits => return first_changing_edit(value, path, about),
-            ProviderConstraints => return first_member(value, path, about, is_provider_constraint),
+            ProviderConstraints => {
+                return first_member(value, path, about, is_provider_constraint)
+                    .or_else(|| first_member(value, path, RETENTION_ADVICE, is_retention_constraint));
+            }
             GuidedMembers => return first_member(value, path, about, is_guided_member),
         };
         asks.then(|| path.unsupported(about))
@@ -83,13 +89,16 @@ fn first_member(
     found.map(|(key, _)| path.key(&key.text()).unsupported(about))
 }
 
-/// True for a member of `provider` that excludes providers of the model, or that orders them.
+/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is none:
+/// no provider trains models on requests.
 fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
-    match name {
-        "only" | "order" | "ignore" | "quantizations" | "max_price" | "zdr" => is_non_empty(value),
-        "data_collection" => !is_absent_or_keyword(Some(value).filter(|value| !value.is_null()), &["allow"]),
-        _ => false,
-    }
+    let constrains = matches!(name, "only" | "order" | "ignore" | "quantizations" | "max_price");
+    constrains && is_non_empty(value)
+}
+
+/// True for the member of `provider` that excludes providers which retain requests.
+fn is_retention_constraint(name: &str, value: JsonValue<'_>) -> bool {
+    name == "zdr" && is_non_empty(value)
 }
 
 /// True for a member of `nvext` that constrains the answer.
