@@ -13,6 +13,7 @@ pub mod hex;
 mod inference_request;
 mod inference_task;
 mod media;
+mod member_omissions;
 mod model_kind;
 mod offer_filters;
 pub mod percent;
@@ -44,6 +45,7 @@ pub use inference_task::{
 pub use media::{
     AudioInput, GeneratedImage, ImageSize, ImageSource, ImageTask, TranscriptFormat, TranscriptionTask,
 };
+pub use member_omissions::MemberOmissions;
 pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
 pub use quantity::{MicroCredits, NanoKwh};

@@ -9,48 +9,11 @@ use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
-    ApiError, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RefusedMembers, RequestAdjustment,
-    UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    ApiError, ErrorCode, ExtraMember, ExtraMembers, MemberOmissions, OfferObservation, RefusedMembers,
+    RequestAdjustment, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_routing::{PlannerStep, RetryPlanner};
 use std::sync::Arc;
-
-/// Maximum number of requests that leave out one more member each, after a refusal without a name. The next request
-/// leaves out all the others.
-const MAX_SINGLE_GUESSES: usize = 3;
-
-/// Members that were left out of a request after refusals.
-#[derive(Default)]
-struct MemberOmissions {
-    /// Members that the provider named.
-    named: ExtraMembers,
-    /// Members that the last request was the first to leave out, after a refusal without a name.
-    last_guess: ExtraMembers,
-    /// Number of requests that left out members after a refusal without a name.
-    guesses: usize,
-}
-
-impl MemberOmissions {
-    fn add(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
-        match refused {
-            RefusedMembers::Named(_) => {
-                self.named = self.named.union(omitted);
-                self.last_guess = ExtraMembers::NONE;
-            }
-            RefusedMembers::Unnamed => {
-                self.last_guess = omitted;
-                self.guesses += 1;
-            }
-        }
-    }
-
-    /// Returns the members that the provider is known to refuse, after its answer: those that it named, and a single one
-    /// whose omission led to the answer. Guesses before that one may have been without effect.
-    fn proven(&self) -> ExtraMembers {
-        let is_single = self.last_guess.iter().count() == 1;
-        if is_single { self.named.union(self.last_guess) } else { self.named }
-    }
-}
 
 impl FailoverRun<'_, '_> {
     /// Returns the adjustments of a request to what its offer is known to refuse.
@@ -112,9 +75,9 @@ impl FailoverRun<'_, '_> {
         let mut first = None;
         let mut omissions = MemberOmissions::default();
         while let Some(refused) = refused_members(&done)
-            && let Some(omitted) = self.removable_members(offer, refused, omissions.guesses)
+            && let Some(omitted) = self.removable_members(offer, refused, &omissions)
         {
-            omissions.add(refused, omitted);
+            omissions.record(refused, omitted);
             self.omitted_members = self.omitted_members.union(omitted);
             let result = Box::pin(self.send_request(offer, number)).await;
             first.get_or_insert(std::mem::replace(&mut done, result));
@@ -140,13 +103,12 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the refused members that the gateway can leave out of the request; `guesses` is the number of requests
-    /// so far that left out a member without its name in the refusal.
+    /// Returns the refused members that the gateway can leave out of the request, beside those of `omissions`.
     fn removable_members(
         &self,
         offer: &OfferState,
         refused: RefusedMembers,
-        guesses: usize,
+        omissions: &MemberOmissions,
     ) -> Option<ExtraMembers> {
         let known = self.request_adjustment(offer).omitted;
         let fresh = refused.possible().newly_omitted(known);
@@ -156,9 +118,7 @@ impl FailoverRun<'_, '_> {
         let before = self.calls(offer, ExtraMembers::NONE);
         let changes = |without: ExtraMembers| self.calls(offer, without) != before;
         let RefusedMembers::Named(named) = refused else {
-            let is_present = changes(fresh);
-            let single = || first_present(fresh, changes);
-            return is_present.then(|| if guesses < MAX_SINGLE_GUESSES { single() } else { fresh });
+            return omissions.guess(fresh, changes);
         };
         let leaves = |extra: &ExtraMember| {
             let continues = self.progress.has_content()
@@ -277,18 +237,6 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
         }
         _ => None,
     }
-}
-
-/// Returns the first of these members that the request contains. `changes` returns true if the request would change
-/// without a set of members; all of them would change it. A binary search encodes the request five times at most.
-fn first_present(members: ExtraMembers, changes: impl Fn(ExtraMembers) -> bool) -> ExtraMembers {
-    let add = |sum: &mut ExtraMembers, extra| {
-        *sum = sum.union(ExtraMembers::of(extra));
-        Some(*sum)
-    };
-    let prefixes: Vec<ExtraMembers> = members.iter().scan(ExtraMembers::NONE, add).collect();
-    let absent = prefixes.partition_point(|prefix| !changes(*prefix));
-    members.iter().nth(absent).map_or(ExtraMembers::NONE, ExtraMembers::of)
 }
 
 /// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.

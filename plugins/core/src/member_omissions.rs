@@ -1,0 +1,141 @@
+//! Members of the gateway that are left out of a request after refusals, and the proof of which ones a provider refuses.
+
+use crate::request_adjustment::ExtraMembers;
+use crate::upstream_error::RefusedMembers;
+
+/// Maximum number of requests that leave out one more member each, after a refusal without a name. The next request
+/// leaves out all the others.
+const MAX_SINGLE_GUESSES: usize = 3;
+
+/// Members that were left out of a request, one refusal after another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemberOmissions {
+    /// Members that the provider named.
+    named: ExtraMembers,
+    /// Members that the last request was the first to leave out, after a refusal without a name.
+    last_guess: ExtraMembers,
+    /// Number of requests that left out members after a refusal without a name.
+    guesses: usize,
+}
+
+impl MemberOmissions {
+    /// Returns the members to leave out after a refusal without a name; `None` if the request contains none of them.
+    /// `possible` are the members that the provider may mean, and `changes` returns true if the request would change
+    /// without a set of members.
+    pub fn guess(
+        &self,
+        possible: ExtraMembers,
+        changes: impl Fn(ExtraMembers) -> bool,
+    ) -> Option<ExtraMembers> {
+        if !changes(possible) {
+            return None;
+        }
+        Some(if self.guesses < MAX_SINGLE_GUESSES { first_present(possible, changes) } else { possible })
+    }
+
+    /// Records the members that the next request leaves out after this refusal.
+    pub fn record(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
+        match refused {
+            RefusedMembers::Named(_) => {
+                self.named = self.named.union(omitted);
+                self.last_guess = ExtraMembers::NONE;
+            }
+            RefusedMembers::Unnamed => {
+                self.last_guess = omitted;
+                self.guesses += 1;
+            }
+        }
+    }
+
+    /// Returns the members that the provider is known to refuse, after its answer: those that it named, and a single one
+    /// whose omission led to the answer. Guesses before that one may have been without effect.
+    #[must_use]
+    pub fn proven(&self) -> ExtraMembers {
+        let is_single = self.last_guess.iter().count() == 1;
+        if is_single { self.named.union(self.last_guess) } else { self.named }
+    }
+}
+
+/// Returns the first of these members that the request contains; at least one must be present. A binary search encodes
+/// the request six times at most.
+fn first_present(members: ExtraMembers, changes: impl Fn(ExtraMembers) -> bool) -> ExtraMembers {
+    let add = |sum: &mut ExtraMembers, extra| {
+        *sum = sum.union(ExtraMembers::of(extra));
+        Some(*sum)
+    };
+    let prefixes: Vec<ExtraMembers> = members.iter().scan(ExtraMembers::NONE, add).collect();
+    let absent = prefixes.partition_point(|prefix| !changes(*prefix));
+    members.iter().nth(absent).map_or(ExtraMembers::NONE, ExtraMembers::of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_adjustment::ExtraMember as E;
+    use std::cell::Cell;
+
+    fn set(members: &[E]) -> ExtraMembers {
+        members.iter().fold(ExtraMembers::NONE, |all, extra| all.union(ExtraMembers::of(*extra)))
+    }
+
+    /// Sends a request with the members `present` to a provider that refuses members without their names. Returns the
+    /// number of requests and the members that are proven to be refused; `None` if no request was answered.
+    fn send(present: ExtraMembers, refused: ExtraMembers) -> (usize, Option<ExtraMembers>) {
+        let (mut omissions, mut omitted, mut calls) = (MemberOmissions::default(), ExtraMembers::NONE, 1);
+        loop {
+            let sent = present.difference(omitted);
+            if sent.intersection(refused).is_empty() {
+                return (calls, Some(omissions.proven()));
+            }
+            let encodings = Cell::new(0);
+            let changes = |without: ExtraMembers| {
+                encodings.set(encodings.get() + 1);
+                !sent.intersection(without).is_empty()
+            };
+            let guess = omissions.guess(ExtraMembers::ADDED.difference(omitted), changes);
+            assert!(encodings.get() <= 7, "{} encodings", encodings.get());
+            let Some(guess) = guess else { return (calls, None) };
+            omissions.record(RefusedMembers::Unnamed, guess);
+            omitted = omitted.union(guess);
+            calls += 1;
+        }
+    }
+
+    #[test]
+    fn only_the_member_whose_omission_helped_is_proven() {
+        let present = set(&[E::StreamOptions, E::ThinkingSwitch, E::Strict, E::Effort, E::Seed]);
+        assert_eq!(send(present, set(&[E::StreamOptions])), (2, Some(set(&[E::StreamOptions]))));
+        assert_eq!(send(present, set(&[E::Seed])), (3, Some(set(&[E::Seed]))));
+        assert_eq!(send(present, ExtraMembers::NONE), (1, Some(ExtraMembers::NONE)));
+        // Members that change the answer stay, whatever the provider means.
+        for kept in [E::ThinkingSwitch, E::Strict, E::Effort] {
+            assert_eq!(send(present, set(&[kept])), (3, None), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn several_refused_members_are_learned_one_after_the_other() {
+        let present = set(&[E::StreamOptions, E::ToolChoice, E::Store]);
+        let refused = set(&[E::StreamOptions, E::Store]);
+        let mut known = ExtraMembers::NONE;
+        for (calls, learned) in [(4, E::Store), (2, E::StreamOptions)] {
+            assert_eq!(send(present.difference(known), refused), (calls, Some(set(&[learned]))));
+            known = known.union(ExtraMembers::of(learned));
+        }
+        assert_eq!(send(present.difference(known), refused), (1, Some(ExtraMembers::NONE)));
+    }
+
+    #[test]
+    fn many_members_are_left_out_together_and_then_prove_nothing() {
+        let all = ExtraMembers::ADDED;
+        assert_eq!(send(all, set(&[E::ImageCount])), (5, Some(ExtraMembers::NONE)));
+    }
+
+    #[test]
+    fn a_named_member_is_proven_without_the_guess_before_it() {
+        let mut omissions = MemberOmissions::default();
+        omissions.record(RefusedMembers::Unnamed, set(&[E::StreamOptions]));
+        omissions.record(RefusedMembers::Named(set(&[E::Seed])), set(&[E::Seed]));
+        assert_eq!(omissions.proven(), set(&[E::Seed]));
+    }
+}
