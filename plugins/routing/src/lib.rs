@@ -3,6 +3,7 @@
 //!
 //! - [`split_flavor`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
 //! - [`plan`]: ranks candidates, best first;
+//! - [`explain_plan`]: the same ranking with the terms of each score;
 //! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
 //! - [`affinity`] and [`request_session()`]: conversations that stay where their prefix is cached;
 //! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
@@ -21,6 +22,7 @@
 pub mod affinity;
 pub mod breaker;
 pub mod budget;
+mod explanation;
 mod explore;
 mod flavor;
 pub mod latency;
@@ -33,6 +35,7 @@ mod session;
 pub use affinity::{CacheSaving, SessionAffinity, SessionKey, load_limit, rendezvous_weight, stable_hash};
 pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, OfferHealth};
 pub use budget::RetryBudget;
+pub use explanation::{ExplainedOffer, OfferRank, explain_plan};
 pub use explore::{
     ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT, REQUESTS_PER_EXPLORATION,
     choose_exploration,
@@ -43,4 +46,5 @@ pub use flavor::{
 pub use latency::{LastHourRates, LastHourStats, LatencySample, LatencyStats};
 pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
 pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};
+pub use score::ScoreTerms;
 pub use session::{RequestSession, SESSION_HEADERS, request_session};

@@ -86,14 +86,7 @@ pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens
 /// Returns all offers of `candidates`, best first.
 #[must_use]
 pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usize> {
-    let mut ranked = if candidates.iter().any(|one| one.session.is_some()) {
-        score_with_session(flavor, candidates)
-    } else {
-        score::score_candidates(flavor, candidates)
-    };
-    ranked.sort_unstable_by(|a, b| {
-        a.rank.cmp(&b.rank).then(a.score.total_cmp(&b.score)).then(a.offer.cmp(&b.offer))
-    });
+    let mut ranked = rank_candidates(flavor, candidates);
     let mut dice = SplitMix64::new(seed);
     let clean = ranked.iter().take_while(|one| one.rank == RANK_WITHIN_CARBON_LIMIT).count();
     let (clean_ones, rest) = ranked.split_at_mut(clean);
@@ -102,6 +95,19 @@ pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usi
     let (dirty_ones, _) = rest.split_at_mut(dirty);
     shuffle_ties(dirty_ones, &mut dice);
     ranked.iter().map(|one| one.offer).collect()
+}
+
+/// Returns the candidates with their scores, best first; offers with similar scores are not shuffled.
+pub(crate) fn rank_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
+    let mut ranked = if candidates.iter().any(|one| one.session.is_some()) {
+        score_with_session(flavor, candidates)
+    } else {
+        score::score_candidates(flavor, candidates)
+    };
+    ranked.sort_unstable_by(|a, b| {
+        a.rank.cmp(&b.rank).then(a.score.total_cmp(&b.score)).then(a.offer.cmp(&b.offer))
+    });
+    ranked
 }
 
 /// Scores the candidates for a session: the cache saving is included for an offer that is within its load limit.

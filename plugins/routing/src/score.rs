@@ -36,12 +36,33 @@ pub(crate) const RANK_WITHIN_CARBON_LIMIT: u128 = 0;
 /// Rank of usable offers above the flavor's intensity limit.
 pub(crate) const RANK_ABOVE_CARBON_LIMIT: u128 = 1;
 
+/// Weighted terms of a score: 0 is the best, and the sum is the score.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScoreTerms {
+    /// Distance of the expected price to the lowest one, times the weight of the price.
+    pub price: f64,
+    /// Distance of the expected time to the shortest one, times the weight of the speed.
+    pub speed: f64,
+    /// Distance of carbon intensity and renewable share to the best ones, times the weight of the environment.
+    pub environment: f64,
+}
+
+impl ScoreTerms {
+    /// Returns the score.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.price + self.speed + self.environment
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScoredOffer {
     pub(crate) offer: usize,
     /// Rank of the offer; lower ranks come first, regardless of the score.
     pub(crate) rank: u128,
     pub(crate) score: f64,
+    /// Weighted terms that add up to the score.
+    pub(crate) terms: ScoreTerms,
     /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
     /// Relation to the session, if the offer may take it.
@@ -59,6 +80,7 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
                 offer: one.offer,
                 rank: rank(&one.health),
                 score: expected_seconds(one, load, &peers),
+                terms: ScoreTerms::default(),
                 load,
                 session: None,
             }
@@ -72,9 +94,12 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
             distance_to_best(best.carbon, expected_carbon(one)),
             (best.renewable - renewable_share(one)).max(0.0),
         );
-        place.score = weights.price * distance_to_best(best.price, expected_price(one))
-            + weights.speed * distance_to_best(best.time, place.score)
-            + weights.environment * environment;
+        place.terms = ScoreTerms {
+            price: weights.price * distance_to_best(best.price, expected_price(one)),
+            speed: weights.speed * distance_to_best(best.time, place.score),
+            environment: weights.environment * environment,
+        };
+        place.score = place.terms.sum();
         let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
         if place.rank == RANK_WITHIN_CARBON_LIMIT && (one.ci_g_per_kwh > limit || unknown) {
             place.rank = RANK_ABOVE_CARBON_LIMIT;
