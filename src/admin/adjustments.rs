@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 /// Request members of a correction.
-pub const CORRECTION_MEMBERS: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
+pub const CORRECTION_MEMBERS: [&str; 6] = ["entry", "account", "credits", "kwh", "id", "note"];
 
 /// Routes that write to the ledger.
 pub const ROUTES: &[AdminRoute] = &[
@@ -79,6 +79,8 @@ impl GrantRequest {
 #[derive(Debug)]
 struct CorrectionRequest {
     entry: u64,
+    /// Account to which the entry has to belong; `None` for any.
+    account: Option<String>,
     id: String,
     wallet: Wallet,
     instead: i64,
@@ -100,6 +102,7 @@ impl CorrectionRequest {
         let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self {
             entry,
+            account: fields.text_value("account")?.into_option(),
             id,
             wallet,
             instead,
@@ -284,7 +287,9 @@ fn correction_act(
     by: &str,
 ) -> Result<(Arc<str>, EntryKind), ApiError> {
     let none = || ApiError::invalid("entry", "No charge or grant has this number.");
-    let entry = found.ok_or_else(none)?;
+    let is_of_account =
+        |entry: &LedgerEntry| wanted.account.as_ref().is_none_or(|account| **account == *entry.account);
+    let entry = found.filter(is_of_account).ok_or_else(none)?;
     let (what, key, wallet, was, eur) = match &entry.kind {
         EntryKind::Settle { key, wallet, amount, sale, .. } => {
             (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount, sale.eur)

@@ -4,8 +4,8 @@ use super::READ_TIMEOUT;
 use super::api::{AdminApi, AdminRequestGuard, check_host};
 use super::pages;
 use crate::config::ConfigLoader;
-use crate::console::Console;
 use crate::console::dashboard::DASHBOARD;
+use crate::console::{AnswerStream, Console};
 use crate::proxy::{GatewayProxy, PageRequestExecutor};
 use crate::server::listener::{BoundListener, serve_app, serve_tls_app};
 use crate::state::AppState;
@@ -22,7 +22,8 @@ use tokio::time::timeout;
 
 /// Maximum number of requests in flight. A further connection is closed.
 const MAX_REQUESTS: usize = 128;
-/// Timeout of a request, from its first byte to the last byte of its response.
+/// Timeout of a request, from its first byte to the last byte of its response; the contents of a file have one for each
+/// piece instead.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the dashboard on its sockets until `stop`.
@@ -76,11 +77,12 @@ impl HttpServerApp for DashboardListener {
         let _served = AdminRequestGuard::new(&api.app);
         let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
-        let answer = async {
-            pages::answer(console, api, host, &mut session, &RequestId::random()).await;
-            session.finish().await.ok();
-        };
-        timeout(REQUEST_TIMEOUT, answer).await.ok();
+        let id = RequestId::random();
+        let answered = timeout(REQUEST_TIMEOUT, pages::answer(console, api, host, &mut session, &id)).await;
+        if let Ok(Some(AnswerStream::File(file))) = answered {
+            file.send(&mut session, &id).await;
+        }
+        timeout(READ_TIMEOUT, session.finish()).await.ok();
         None
     }
 }

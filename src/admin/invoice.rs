@@ -97,13 +97,18 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
+/// Returns the refusal of an invoice that cannot be read.
+pub(super) fn invoice_refusal(error: InvoiceError) -> ApiError {
+    match error {
+        InvoiceError::Refused(refusal) => refusal,
+        InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
+    }
+}
+
 /// Returns the invoice as it would be issued now, without a number. Blocks.
 pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
     let InvoicePeriod { account, range } = period;
-    let figures = read_figures(&app.ledger.store, account, *range).map_err(|error| match error {
-        InvoiceError::Refused(refusal) => refusal,
-        InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
-    })?;
+    let figures = read_figures(&app.ledger.store, account, *range).map_err(invoice_refusal)?;
     let record = app.stores.accounts.get(account).map_err(store_refusal)?;
     let name = record.map_or_else(|| account.clone(), |record| record.name);
     let live = app.config_snapshot();
@@ -246,7 +251,7 @@ fn exact(decimal: Decimal) -> String {
 }
 
 /// Returns the sums of a row as JSON. Amounts that may have many digits are strings.
-fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
+pub(super) fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     let of = &sums.usage.billed;
     let scaled = |amount: i128, places| Decimal::from_i128_with_scale(amount, places).normalize().to_string();
     let members: [(&str, Value); 19] = [

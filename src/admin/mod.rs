@@ -7,6 +7,7 @@ mod api;
 mod audit;
 mod auth_throttle;
 mod batches;
+mod carbon;
 pub mod credits;
 pub mod dangling_references;
 mod dashboard;
@@ -16,12 +17,15 @@ pub mod input;
 mod invoice;
 mod issued_invoices;
 pub mod keys;
+mod latency;
+mod ledger_export;
 pub mod openapi;
 mod pages;
 pub mod reload;
 pub mod request;
 mod request_head;
 pub mod routes;
+mod routing;
 mod runtime_fields;
 mod schema;
 mod status;
@@ -29,9 +33,9 @@ mod usage;
 pub mod users;
 
 use crate::config::ConfigLoader;
-use crate::console::Console;
 use crate::console::live::stream_head;
 use crate::console::operators::OPERATORS;
+use crate::console::{AnswerStream, Console};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
@@ -121,10 +125,14 @@ impl HttpServerApp for AdminListener {
             let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
             let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
-            if let Some(stream) = stream {
-                // An event stream does not count as a request in flight: it must not delay the hand-over of the store.
-                drop(served);
-                stream.send(stream_head(&id), &mut session, shutdown).await;
+            match stream {
+                Some(AnswerStream::Live(stream)) => {
+                    // An event stream is no request in flight: it must not delay the hand-over of the store.
+                    drop(served);
+                    stream.send(stream_head(&id), &mut session, shutdown).await;
+                }
+                Some(AnswerStream::File(file)) => file.send(&mut session, &id).await,
+                None => {}
             }
             session.finish().await.ok();
             return None;

@@ -4,6 +4,7 @@
 use super::routes::{self, AdminRoute};
 use super::schema::member_schema;
 use super::{batches, files, input};
+use penstock_routing::FLAVORS;
 use penstock_storage::files::FilePurpose;
 use serde_json::{Map, Value, json};
 
@@ -115,6 +116,17 @@ fn parameter_schema(name: &str) -> Value {
         "group_by" => json!({ "type": "string", "default": "day",
             "description": "Up to three of day, hour, model, key, provider, location and outcome, with commas." }),
         "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
+        "flavor" => json!({ "enum": FLAVORS.iter().map(|flavor| flavor.name()).collect::<Vec<_>>(),
+            "description": "Only this flavor; by default all of them." }),
+        "needs" => {
+            json!({ "type": "string", "description": "Capabilities that the request needs, with commas." })
+        }
+        "accounts" => {
+            json!({ "enum": ["true", "false"], "default": "false", "description": "True to add rows by account." })
+        }
+        "by" => {
+            json!({ "enum": ["model", "provider"], "default": "model", "description": "Groups of the rows." })
+        }
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }

@@ -3,8 +3,7 @@
 use super::COMPRESSIBLE;
 use super::api::AdminApi;
 use super::request_head::{accepts_gzip, gzip};
-use crate::console::live::LiveStream;
-use crate::console::{Console, ConsoleAnswer};
+use crate::console::{AnswerStream, Console, ConsoleAnswer};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
 use crate::telemetry::request_id::RequestId;
@@ -13,15 +12,15 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Answers a request for a path of a site; if `host` is an error, answers with that error. Returns the event stream
-/// that the caller has to send, if the response is one.
+/// Answers a request for a path of a site; if `host` is an error, answers with that error. Returns the stream that
+/// the caller has to send, if the response is one.
 pub(super) async fn answer(
     console: &Console,
     api: &AdminApi,
     host: Result<(), ApiError>,
     session: &mut ServerSession,
     id: &RequestId,
-) -> Option<LiveStream> {
+) -> Option<AnswerStream> {
     let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
     let answer = match host.and_then(|()| api.check_store()) {
         Ok(()) => console.answer(api, session).await,

@@ -3,8 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, credits, dangling_references, files, grid, invoice,
-    issued_invoices, keys, reload, status, usage, users,
+    accounts, adjustments, audit, batches, carbon, credits, dangling_references, files, grid, invoice,
+    issued_invoices, keys, latency, ledger_export, reload, routing, status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
@@ -182,6 +182,10 @@ const ROUTES: &[&[AdminRoute]] = &[
     reload::ROUTES,
     status::ROUTES,
     grid::ROUTES,
+    routing::ROUTES,
+    latency::ROUTES,
+    carbon::ROUTES,
+    ledger_export::ROUTES,
 ];
 
 /// Finds the route of a method and a path, and the segment for `{id}`.

@@ -26,6 +26,10 @@ pub struct InvoiceSums {
     pub market_g: Decimal,
     /// CO2 equivalent in grams of making the hardware; the other sums do not include it.
     pub embodied_g: Decimal,
+    /// Energy in kWh under the providers' contracts for renewable power.
+    pub contract_kwh: Decimal,
+    /// Renewable share of the grid in the energy without a contract, kWh.
+    pub grid_renewable_kwh: Decimal,
 }
 
 impl InvoiceSums {
@@ -34,6 +38,8 @@ impl InvoiceSums {
         self.usage.add(&other.usage);
         self.market_g = self.market_g.saturating_add(other.market_g);
         self.embodied_g = self.embodied_g.saturating_add(other.embodied_g);
+        self.contract_kwh = self.contract_kwh.saturating_add(other.contract_kwh);
+        self.grid_renewable_kwh = self.grid_renewable_kwh.saturating_add(other.grid_renewable_kwh);
     }
 }
 
@@ -67,6 +73,8 @@ pub struct InvoiceFigures {
     pub days: BTreeMap<String, InvoiceSums>,
     /// Sums by location. Requests without an answer have no location and are left out.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
+    /// Sums by provider. Requests without an answer have the empty name.
+    pub providers: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
     /// Sources of the grid's intensity.
@@ -81,6 +89,8 @@ struct TermsFacts {
     prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
     covered: Decimal,
+    /// Renewable share of the grid, from 0 to 1.
+    grid_renewable: Decimal,
     /// Embodied grams per kWh at the meter.
     embodied_per_kwh: Decimal,
     method: Option<String>,
@@ -100,6 +110,10 @@ impl TermsFacts {
         Self {
             prices: PRICE_NAMES.map(|name| text(&format!("/{name}"))),
             covered,
+            grid_renewable: decimal("/grid/renewable_percent")
+                .and_then(|percent| percent.checked_div(Decimal::ONE_HUNDRED))
+                .unwrap_or_default()
+                .clamp(Decimal::ZERO, Decimal::ONE),
             embodied_per_kwh: decimal("/pue").and_then(embodied_per_kwh).unwrap_or_default(),
             contract: text("/contract/evidence").map(|evidence| {
                 let location = text("/location").unwrap_or_default();
@@ -155,6 +169,7 @@ impl InvoiceFigures {
         self.keys.entry(cell.key.clone()).or_default().merge(&sums);
         self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().merge(&sums);
         self.locations.entry(cell.location.clone()).or_default().merge(&sums);
+        self.providers.entry(cell.provider.clone()).or_default().merge(&sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
             self.grids.extend(facts.grid.clone());
@@ -176,13 +191,16 @@ impl InvoiceFigures {
 /// no contract and no hardware is assumed for them.
 fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
     let billed = &usage.billed;
-    let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, embodied_g: Decimal::ZERO };
+    let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, ..InvoiceSums::default() };
     let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };
     let answered = billed.kwh.saturating_sub(usage.failed_kwh).max(Decimal::ZERO);
     let share = answered.checked_div(billed.kwh).unwrap_or_default().min(Decimal::ONE);
     let covered = share.saturating_mul(facts.covered);
     sums.market_g = billed.carbon_g.saturating_mul(Decimal::ONE - covered).round_dp(9);
     sums.embodied_g = answered.saturating_mul(facts.embodied_per_kwh).round_dp(9);
+    sums.contract_kwh = answered.saturating_mul(facts.covered).round_dp(12);
+    let rest = answered.saturating_sub(sums.contract_kwh);
+    sums.grid_renewable_kwh = rest.saturating_mul(facts.grid_renewable).round_dp(12);
     sums
 }
 

@@ -29,6 +29,7 @@ mod hold;
 pub mod invoice;
 mod journal;
 mod leases;
+pub mod ledger_export;
 pub mod offline;
 mod pools;
 pub mod rebuild;

@@ -225,6 +225,7 @@ pub async fn answer_link(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>
 fn form_field(member: &str) -> &str {
     match member.strip_prefix("limits.").unwrap_or(member) {
         "expires" => "last_day",
+        "kwh" => "credits",
         name => name,
     }
 }

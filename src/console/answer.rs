@@ -1,5 +1,6 @@
 //! Responses of the console, and the headers that all of them have.
 
+use super::file_download::FileDownload;
 use super::live::LiveStream;
 use super::site::ConsoleSite;
 use penstock_console::{Block, Form, Language, NoticeKind, Page, Text};
@@ -38,8 +39,17 @@ pub struct ConsoleAnswer {
     pub file_name: Option<String>,
     /// Body.
     pub body: Vec<u8>,
-    /// Event stream that is sent instead of a body.
-    pub stream: Option<LiveStream>,
+    /// Contents that are sent after this answer was made, instead of its body; `None` for a complete answer.
+    pub stream: Option<AnswerStream>,
+}
+
+/// Contents of a response that are sent piece by piece.
+#[derive(Debug)]
+pub enum AnswerStream {
+    /// Events with live figures.
+    Live(LiveStream),
+    /// Contents of a file.
+    File(FileDownload),
 }
 
 impl ConsoleAnswer {
@@ -83,7 +93,12 @@ pub fn redirect_answer(path: &str) -> ConsoleAnswer {
 
 /// Creates the response of an event stream.
 pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
-    ConsoleAnswer { stream: Some(stream), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
+    ConsoleAnswer { stream: Some(AnswerStream::Live(stream)), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
+}
+
+/// Creates the response with the contents of a file.
+pub fn download_answer(file: FileDownload) -> ConsoleAnswer {
+    ConsoleAnswer { stream: Some(AnswerStream::File(file)), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
 /// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.

@@ -38,7 +38,7 @@ mod tests {
         let grid = json!({ "hours": ["2026-11-27T13:00:00Z"], "data": [zone] });
         let with_plot = page_blocks(Some(&grid), &batches, "/console/", true);
         let alone = page_blocks(None, &batches, "/console/", true);
-        assert!(matches!(with_plot[0], Block::IntensityChart(_)), "{with_plot:?}");
+        assert!(matches!(with_plot[0], Block::LineChart(_)), "{with_plot:?}");
         assert!(!alone.is_empty() && format!("{alone:?}").contains("batch_1"), "{alone:?}");
         assert_eq!(format!("{alone:?}"), format!("{:?}", &with_plot[1..]));
     }

@@ -16,12 +16,15 @@ mod answer;
 mod batches;
 mod confirmation;
 pub mod dashboard;
+mod exports;
+mod file_download;
 mod flash;
 mod invoice;
 pub mod live;
 mod openid;
 pub mod operators;
 mod pages;
+mod reference;
 mod request;
 mod session;
 mod sign_in;
@@ -31,7 +34,7 @@ mod tests;
 mod throttle;
 mod usage;
 
-pub use answer::{ConsoleAnswer, HEADERS};
+pub use answer::{AnswerStream, ConsoleAnswer, HEADERS};
 
 use crate::proxy::PageRequestExecutor;
 use crate::state::AppState;

@@ -9,6 +9,7 @@ pub mod context_window;
 pub mod downstream;
 pub mod endpoint;
 pub mod exchange;
+pub mod explanation;
 pub mod failover;
 pub mod filters;
 mod gateway;

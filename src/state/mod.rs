@@ -1,7 +1,8 @@
 //! State of the process that all requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`],
 //! which replaces the current one; exchanges in flight continue with the snapshot with which they began.
 
-pub mod fleet;
+mod exchange_records;
+mod fleet;
 pub mod grid_intensity;
 pub mod latency_records;
 mod persistent_state;
@@ -26,9 +27,9 @@ use crate::storage::images::cache::ImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::Stores;
-use crate::telemetry::AccessRecord;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::off_thread::BlockingHandles;
+use crate::telemetry::request_history::RequestHistory;
 use crate::time::clock::ProcessClock;
 use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -44,7 +45,6 @@ use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -79,6 +79,8 @@ pub struct AppState {
     pub retry_budget: Mutex<RetryBudget>,
     /// Metrics for Prometheus.
     pub metrics: Arc<MetricsRegistry>,
+    /// History of the ended exchanges.
+    pub history: RequestHistory,
     /// Factory of the spools in which uploads and images are stored temporarily.
     pub spools: SpoolFactory,
     /// Cache of generated images that clients fetch by URL.
@@ -151,16 +153,12 @@ impl AppState {
         let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
-        let counting = TokenizerPermits::new(settings.overload.counting);
-        let snapshot = build_snapshot(settings, &connection_pools, &stores, clock)?;
-        let live = Arc::new(ArcSwap::from_pointee(snapshot));
+        let tokenizer_permits = TokenizerPermits::new(settings.overload.counting);
+        let live = build_snapshot(settings, &connection_pools, &stores, clock)?;
+        let live = Arc::new(ArcSwap::from_pointee(live));
         let metrics = Arc::new(MetricsRegistry::new().map_err(|error| error.to_string())?);
-        let blocking = BlockingHandles {
-            metrics: metrics.clone(),
-            #[cfg(feature = "inject")]
-            inject: Arc::default(),
-        };
-        let batch = Arc::new(open.batch_context(&live, clock, &overload, &metrics));
+        let blocking = blocking_handles(&metrics);
+        let batch_context = Arc::new(open.batch_context(&live, clock, &overload, &metrics));
         let app = Arc::new(Self {
             grid_records: GridRecords::restore(&live.load(), &stores.measurements),
             restart_only_settings: live.load().settings.restart_only(),
@@ -181,7 +179,7 @@ impl AppState {
             connection_pools,
             health_checks: HealthChecks::default(),
             admission: overload,
-            tokenizer_permits: counting,
+            tokenizer_permits,
             stream_permits: Arc::default(),
             retry_budget: Mutex::new(RetryBudget::new()),
             spools,
@@ -189,8 +187,9 @@ impl AppState {
             files: open.files,
             responses: open.responses,
             metrics,
-            lifecycle: batch.lifecycle.clone(),
-            batch_context: batch,
+            history: RequestHistory::default(),
+            lifecycle: batch_context.lifecycle.clone(),
+            batch_context,
             retired_snapshots: Mutex::default(),
             reload_lock: Mutex::default(),
             charge_lock: RwLock::default(),
@@ -368,12 +367,14 @@ impl AppState {
             emptied.await;
         }
     }
+}
 
-    /// Records an ended exchange: its log line and its metrics.
-    pub fn record_exchange(&self, record: &AccessRecord, started: Instant) {
-        let took = started.elapsed();
-        self.metrics.record_exchange(record, took);
-        crate::telemetry::log::log_exchange(record, took);
+/// Creates the handles that blocking work of requests needs.
+fn blocking_handles(metrics: &Arc<MetricsRegistry>) -> BlockingHandles {
+    BlockingHandles {
+        metrics: metrics.clone(),
+        #[cfg(feature = "inject")]
+        inject: Arc::default(),
     }
 }
 

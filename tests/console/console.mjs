@@ -1,10 +1,11 @@
 // Cases of the console in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, period, problems, violations, watch } from "./shared.mjs";
+import { ask, route, stream, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, period, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
-const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", `accounts/default/invoice?${period}`, "batches", "files", "configuration", "audit", "users"];
+const PAGES = ["", "providers", "routing", "routing?model=llama-3.1-8b-instruct&flavor=eco&countries=fr&prompt_tokens=5000", "latency", "latency?by=provider", "usage", "accounts", "accounts/default",
+  "accounts/default/invoice", `accounts/default/invoice?${period}`, "ledger", "carbon", "batches", "files", "configuration", "audit", "users", "users/vic", "api", "api/post_v1_chat_completions", "api/get_v1_models", "api/schemas/ChatMessage", "api/schemas/Model"];
 
 const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
 try {
@@ -16,6 +17,7 @@ try {
   await check("requests are answered", async () => {
     assert.equal(await ask(key, 12), 200);
     assert.equal(await ask(key, 5, "llama-3.1-8b-instruct:batch"), 200);
+    for (let count = 0; count < 6; count += 1) assert.match(await stream(key), /\[DONE\]/);
   });
   await check("an invited person chooses a password and is signed in", async () => {
     await choosePassword(page, process.env.PENSTOCK_INVITATION);
@@ -46,6 +48,43 @@ try {
     assert.ok(cells.some((cell) => /^\d+\s*g\/kWh$/.test(cell.trim())) && cells.some((cell) => cell.includes("usual at this hour")), cells.join("; "));
     assert.match(await page.locator("tr", { hasText: "sim-warsaw" }).first().innerText(), /mean of 2025/);
   });
+  await check("routing is explained, and a past request shows its attempts", async () => {
+    const [chosen, id] = await route(key, "llama-3.1-8b-instruct:eco");
+    await page.goto(`${root}routing?model=llama-3.1-8b-instruct&flavor=eco`);
+    assert.match(await page.locator("p[role=status]").first().innerText(), new RegExp(`(^|: |, )${chosen}\\b`));
+    await page.locator("input[name=request]").fill(id);
+    await page.getByRole("button", { name: "Find" }).click();
+    assert.match(await page.locator("table", { hasText: "Request id" }).innerText(), new RegExp(id));
+    await page.locator("select[name=flavor]").selectOption("price");
+    await page.locator("input[name=countries]").fill("France");
+    await page.getByRole("button", { name: "Explain" }).click();
+    const described = await page.locator("input[name=countries]").getAttribute("aria-describedby");
+    assert.equal(described, "error-countries");
+    assert.deepEqual(await violations(page), []);
+  });
+  await check("the time to the first token has a plot and a table", async () => {
+    await page.goto(`${root}latency?by=provider`);
+    assert.ok(await page.locator("polyline.line").count() + await page.locator("circle").count() > 0);
+    assert.match(await page.locator(".plot[role=img]").getAttribute("aria-label"), /Median time to first token/);
+  });
+  await check("an account is limited, suspended and resumed in the page, and a role is changed", async () => {
+    await page.goto(`${root}accounts/default`);
+    const form = page.locator("form.fields", { hasText: "Name and limits" });
+    await form.locator("input[name=concurrent]").fill("many");
+    await form.getByRole("button", { name: "Save" }).click();
+    assert.equal(await page.locator("form.fields", { hasText: "Name and limits" }).locator("input[name=concurrent]").inputValue(), "many");
+    assert.deepEqual(await violations(page), []);
+    await page.getByRole("button", { name: "Suspend", exact: true }).click();
+    await page.getByRole("button", { name: "Suspend", exact: true }).click();
+    await page.locator("p[role=status]", { hasText: "is suspended" }).waitFor();
+    assert.equal(await ask(key), 401);
+    await page.getByRole("button", { name: "Resume", exact: true }).click();
+    await page.locator("p[role=status]", { hasText: "is active" }).waitFor();
+    assert.equal(await ask(key), 200);
+    await page.goto(`${root}users/vic`);
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await page.locator("p[role=status]", { hasText: "has the role viewer" }).waitFor();
+  });
   await check("the overview is updated by itself, by events", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     const events = page.waitForRequest((request) => request.resourceType() === "eventsource");
@@ -61,7 +100,7 @@ try {
     }
   });
   await check("a page has at most 100 KB with everything", async () => {
-    for (const name of ["", "usage", "usage?by=location", "accounts/default", "audit"]) {
+    for (const name of ["", "routing", "latency", "carbon", "api", "api/post_v1_chat_completions", "usage", "usage?by=location", "accounts/default", "audit"]) {
       const fresh = await browser.newContext({ storageState: await context.storageState() });
       const visitor = await fresh.newPage();
       let bytes = 0;

@@ -1,6 +1,6 @@
 // Cases of the account holders' dashboard in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, period, print, problems, violations, watch } from "./shared.mjs";
 
@@ -19,7 +19,15 @@ try {
     assert.match(await page.locator("header").innerText(), /eve\s*\(account\)/);
   });
   const ownKey = key.slice("sk-svc-".length).slice(0, 16);
-  const pages = ["", "keys", `keys/${ownKey}`, "playground", "usage", "usage?by=key", "statement", "invoice", `invoice?${period}`, "batches", "files"];
+  const pages = ["", "keys", `keys/${ownKey}`, "playground", "usage", "usage?by=key", "statement", "invoice", `invoice?${period}`, "carbon", "batches", "files", "api", "api/post_v1_chat_completions", "api/schemas/ChatRequest"];
+  await check("usage and the carbon report are downloaded as CSV", async () => {
+    for (const [name, column] of [["usage", "day,model,requests"], ["carbon", "row,name,account"]]) {
+      await page.goto(root + name);
+      const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV, decimal point" }).click()]);
+      assert.match(file.suggestedFilename(), new RegExp(`^${name}-\\d{4}-\\d{2}-\\d{2}-.*\\.csv$`));
+      assert.ok(readFileSync(await file.path(), "utf8").startsWith(column), name);
+    }
+  });
   await inspectPages(page, root, pages, "dashboard-");
   for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
     await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, pages, language, "dashboard-"));

@@ -60,6 +60,22 @@ export async function ask(secret, count = 1, model = "llama-3.1-8b-instruct") {
   return status;
 }
 
+/** Sends a streamed request; returns the events. */
+export async function stream(secret, model = "llama-3.1-8b-instruct") {
+  const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content: "Hello" }] });
+  const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+  return (await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body })).text();
+}
+
+/** Sends a request; returns the provider that answered, and the request id. */
+export async function route(secret, model) {
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }] });
+  const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+  const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+  await answer.text();
+  return [answer.headers.get("x-penstock-provider"), answer.headers.get("x-request-id")];
+}
+
 export async function choosePassword(page, link) {
   await page.goto(link);
   await page.locator("input[name=password]").fill(PASSWORD);

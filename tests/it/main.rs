@@ -52,6 +52,9 @@ mod compatibility;
 mod completions;
 mod completions_choices;
 mod console;
+mod console_accounts;
+mod console_reports;
+mod console_routing;
 mod context_window;
 mod crash_recovery;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

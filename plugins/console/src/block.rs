@@ -2,7 +2,7 @@
 
 use crate::chart::BarChart;
 pub use crate::field::Field;
-use crate::intensity_chart::IntensityChart;
+use crate::line_chart::LineChart;
 use crate::text::Text;
 
 /// Building block of a console page.
@@ -20,16 +20,16 @@ pub enum Block {
     Details(Table),
     /// Bar chart.
     Chart(BarChart),
-    /// Grid intensity and requests of batches by hour.
-    IntensityChart(IntensityChart),
+    /// Lines of a measured value above bars of requests.
+    LineChart(LineChart),
     /// Form.
     Form(Form),
     /// Header of every printed page, such as the number of an invoice; not shown on the screen.
     RunningHeader(Text),
     /// Heading of the blocks that follow.
     Heading(Text),
-    /// Text of several lines, which are wrapped, such as an answer of a model.
-    Prose(String),
+    /// Text of several lines, which are wrapped, such as an answer of a model or an explanation.
+    Prose(Text),
     /// Text with its own line breaks and spaces, such as a configuration.
     Code(String),
     /// Columns next to each other, each with a title and lines of text.

@@ -154,7 +154,7 @@ mod tests {
                 Block::Code(data()),
                 Block::Heading(text()),
                 Block::RunningHeader(text()),
-                Block::Prose(data()),
+                Block::Prose(text()),
                 Block::Columns(vec![(text(), vec![text()])]),
                 Block::Links(vec![(data(), text())]),
             ],

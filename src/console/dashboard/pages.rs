@@ -1,10 +1,13 @@
 //! Pages and downloads of the dashboard.
 
 use super::{HOLDERS, playground};
-use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
+use crate::console::answer::{ConsoleAnswer, download_answer, refused_form_blocks};
 use crate::console::batches::batches_page;
+use crate::console::exports;
+use crate::console::file_download::FileDownload;
 use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
+use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::usage_page;
 use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, percent_encode};
 use penstock_console::{Block, Text};
@@ -26,10 +29,18 @@ pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
         Box::pin(invoice::invoice_page(page, account(page), "/dashboard/invoice"))
     }),
+    PageDefinition::new("/dashboard/carbon", "Carbon report", HOLDERS, |page| {
+        Box::pin(exports::carbon_page(page, "/dashboard/carbon", false))
+    }),
     PageDefinition::new("/dashboard/batches", "Batches", HOLDERS, |page| {
         Box::pin(batches_page(page, "/dashboard/", true))
     }),
     PageDefinition::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
+    PageDefinition::new("/dashboard/api", "API", HOLDERS, |page| Box::pin(reference_page(page))),
+    PageDefinition::new("/dashboard/api/{id}", "API", HOLDERS, |page| Box::pin(operation_page(page)))
+        .hidden_in_navigation(),
+    PageDefinition::new("/dashboard/api/schemas/{id}", "API", HOLDERS, |page| Box::pin(schema_page(page)))
+        .hidden_in_navigation(),
 ];
 
 /// All downloads: files that are not pages.
@@ -53,6 +64,21 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
         path: "/dashboard/invoice.json",
         roles: HOLDERS,
         load: |page| Box::pin(invoice::invoice_json(page, account(page))),
+    },
+    DownloadDefinition {
+        path: "/dashboard/files/{id}/content",
+        roles: HOLDERS,
+        load: |page| Box::pin(async { Ok(download_answer(FileDownload::open(page).await?)) }),
+    },
+    DownloadDefinition {
+        path: "/dashboard/usage.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(exports::usage_csv(page, ACCOUNT_DIMENSIONS)),
+    },
+    DownloadDefinition {
+        path: "/dashboard/carbon.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(exports::carbon_csv(page, false)),
     },
 ];
 
@@ -93,6 +119,7 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         dimensions: ACCOUNT_DIMENSIONS,
         key_names: key_names(page, account(page)).await?,
         with_money: true,
+        csv_path: Some("/dashboard/usage.csv"),
         ..UsageView::default()
     };
     usage_page(page, view, &[]).await

@@ -47,6 +47,7 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/accounts/{id}", AccountRestriction::Itself),
     route(&Method::GET, "/admin/credits", AccountRestriction::Query),
     route(&Method::GET, "/admin/usage", AccountRestriction::Query),
+    route(&Method::GET, "/admin/carbon", AccountRestriction::Query),
     route(&Method::GET, "/admin/grid", AccountRestriction::Query),
     route(&Method::GET, "/admin/statement", AccountRestriction::Query),
     route(&Method::GET, "/admin/invoice", AccountRestriction::Query),
@@ -60,6 +61,7 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/batches", AccountRestriction::Query),
     route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
     route(&Method::GET, "/admin/files", AccountRestriction::Query),
+    route(&Method::GET, "/admin/files/{id}", FILE),
     route(&Method::DELETE, "/admin/files/{id}", FILE),
 ];
 

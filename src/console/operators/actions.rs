@@ -1,5 +1,8 @@
 //! Forms of the operators' console.
 
+use super::account_actions::{
+    CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, RESUME_ACCOUNT, SUSPEND_ACCOUNT, account_path,
+};
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
     ActionDefinition, ActionResult, admin_call, completion_message, decimal_point, fields_json, member_text,
@@ -74,6 +77,10 @@ pub const ACTIONS: &[ActionDefinition] = &[
         form: Some(|request, id| grant_form(id, request.field("id"))),
         confirm: without_confirmation,
     },
+    CHANGE_ACCOUNT,
+    SUSPEND_ACCOUNT,
+    RESUME_ACCOUNT,
+    CORRECT_ENTRY,
     ActionDefinition {
         path: "/console/accounts/{id}/invoice/issue",
         roles: ISSUERS,
@@ -172,6 +179,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         form: Some(|_, _| invite_user_form()),
         confirm: without_confirmation,
     },
+    CHANGE_ROLE,
     ActionDefinition {
         path: "/console/users/{id}/invite",
         roles: &[Admin],
@@ -292,10 +300,6 @@ fn key_page(request: &ConsoleRequest) -> String {
         "" => "/console/accounts".to_owned(),
         account => account_path(account),
     }
-}
-
-fn account_path(id: &str) -> String {
-    format!("/console/accounts/{}", percent_encode(id))
 }
 
 fn shown_invitation(answer: &Value) -> ActionResult {

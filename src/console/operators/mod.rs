@@ -1,7 +1,9 @@
 //! Operators' console, on the admin listener.
 
+mod account_actions;
 pub mod actions;
 pub mod pages;
+mod routing;
 
 use super::site::ConsoleSite;
 use penstock_storage::users::UserRole;

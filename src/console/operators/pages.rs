@@ -1,12 +1,14 @@
 //! Pages of the operators' console: one row for each page, with the roles that may see it.
 
+use super::routing::{LATENCY_PATH, latency_page, routing_page};
 use crate::console::batches::batches_page;
-use crate::console::invoice;
 use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
+use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::usage_page;
+use crate::console::{exports, invoice};
 use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
-use penstock_core::ApiError;
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
 use serde_json::Value;
 
@@ -23,6 +25,8 @@ pub const PAGES: &[PageDefinition] = &[
         .with_live_updates(),
     PageDefinition::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page)))
         .with_live_updates(),
+    PageDefinition::new(blocks::ROUTING_PATH, "Routing", OPERATION, |page| Box::pin(routing_page(page))),
+    PageDefinition::new(LATENCY_PATH, "Latency", EVERYONE, |page| Box::pin(latency_page(page))),
     PageDefinition::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
     PageDefinition::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
     PageDefinition::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page)))
@@ -31,6 +35,12 @@ pub const PAGES: &[PageDefinition] = &[
         Box::pin(account_invoice(page))
     })
     .hidden_in_navigation(),
+    PageDefinition::new("/console/ledger", "Ledger", MONEY, |page| {
+        Box::pin(exports::ledger_page(page, "/console/ledger"))
+    }),
+    PageDefinition::new("/console/carbon", "Carbon report", MONEY, |page| {
+        Box::pin(exports::carbon_page(page, "/console/carbon", true))
+    }),
     PageDefinition::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
     PageDefinition::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
     PageDefinition::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
@@ -38,6 +48,13 @@ pub const PAGES: &[PageDefinition] = &[
     }),
     PageDefinition::new("/console/audit", "Audit", OPERATION, |page| Box::pin(audit(page))),
     PageDefinition::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
+    PageDefinition::new("/console/users/{id}", "User", &[Admin], |page| Box::pin(user(page)))
+        .hidden_in_navigation(),
+    PageDefinition::new("/console/api", "API", EVERYONE, |page| Box::pin(reference_page(page))),
+    PageDefinition::new("/console/api/{id}", "API", EVERYONE, |page| Box::pin(operation_page(page)))
+        .hidden_in_navigation(),
+    PageDefinition::new("/console/api/schemas/{id}", "API", EVERYONE, |page| Box::pin(schema_page(page)))
+        .hidden_in_navigation(),
 ];
 
 /// All downloads: files that are not pages.
@@ -51,6 +68,26 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
         path: "/console/accounts/{id}/invoice.json",
         roles: MONEY,
         load: |page| Box::pin(invoice::invoice_json(page, &page.id)),
+    },
+    DownloadDefinition {
+        path: "/console/usage.csv",
+        roles: EVERYONE,
+        load: |page| Box::pin(exports::usage_csv(page, blocks::GATEWAY_DIMENSIONS)),
+    },
+    DownloadDefinition {
+        path: "/console/carbon.csv",
+        roles: MONEY,
+        load: |page| Box::pin(exports::carbon_csv(page, true)),
+    },
+    DownloadDefinition {
+        path: "/console/reconciliation.csv",
+        roles: MONEY,
+        load: |page| Box::pin(exports::reconciliation_csv(page)),
+    },
+    DownloadDefinition {
+        path: "/console/ledger.csv",
+        roles: MONEY,
+        load: |page| Box::pin(exports::ledger_csv(page)),
     },
 ];
 
@@ -81,7 +118,9 @@ async fn usage_of_gateway(
     path: String,
 ) -> Result<Vec<Block>, ApiError> {
     let dimensions = blocks::GATEWAY_DIMENSIONS;
-    let view = UsageView { path, dimensions, with_money: page.sees_money(), ..UsageView::default() };
+    let csv_path = account.is_none().then_some("/console/usage.csv");
+    let view =
+        UsageView { path, dimensions, with_money: page.sees_money(), csv_path, ..UsageView::default() };
     usage_page(page, view, &[("account", account.unwrap_or_default())]).await
 }
 
@@ -103,9 +142,14 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     query.extend(page.request.query("after").map(|after| ("after", after)));
     let keys = page.get("/admin/keys", &query).await?;
     let is_admin = page.has_role(&[Admin]);
-    let link = (format!("/console/accounts/{}/invoice", percent_encode(id)), "Invoice".into());
+    let encoded = percent_encode(id);
+    let links = vec![
+        (format!("/console/accounts/{encoded}/invoice"), "Invoice".into()),
+        (format!("/console/ledger?account={encoded}"), "Ledger".into()),
+        (format!("/console/carbon?account={encoded}"), "Carbon report".into()),
+    ];
     let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
-    shown.insert(1, Block::Links(vec![link]));
+    shown.insert(1, Block::Links(links));
     if is_admin {
         shown.push(Block::Form(blocks::new_key_form(&format!(
             "/console/accounts/{}/keys",
@@ -113,8 +157,13 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         ))));
     }
     if page.has_role(MONEY) {
-        let unique = format!("console-{}", crate::telemetry::request_id::RequestId::random().as_str());
-        shown.push(Block::Form(blocks::grant_form(id, &unique)));
+        let unique = || format!("console-{}", crate::telemetry::request_id::RequestId::random().as_str());
+        shown.push(Block::Form(blocks::grant_form(id, &unique())));
+        shown.push(Block::Form(blocks::correction_form(id, &unique())));
+    }
+    if is_admin {
+        shown.push(Block::Form(blocks::account_form(&account)));
+        shown.push(Block::Form(blocks::account_state_form(&account)));
     }
     let path = format!("/console/accounts/{}", percent_encode(id));
     shown.extend(usage_of_gateway(page, Some(id), path).await?);
@@ -151,6 +200,20 @@ async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let last = check.get("entries").and_then(Value::as_u64).unwrap_or(0);
     let after = last.saturating_sub(AUDIT_ROWS).to_string();
     Ok(blocks::audit_blocks(&page.get("/admin/audit", &[("after", &after)]).await?, &check))
+}
+
+/// Returns the page of one user, with the form that changes the role.
+async fn user(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let users = page.get("/admin/users", &[]).await?;
+    let found = users.get("data").and_then(Value::as_array).into_iter().flatten();
+    let mut found = found.filter(|user| user.get("name").and_then(Value::as_str) == Some(page.id.as_str()));
+    let user = found.next().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let role = user.get("role").and_then(Value::as_str).unwrap_or_default();
+    Ok(vec![
+        Block::Table(blocks::user_table(user)),
+        Block::Form(blocks::user_role_form(&page.id, role)),
+        Block::Links(vec![("/console/users".to_owned(), "All users".into())]),
+    ])
 }
 
 async fn users(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

@@ -27,7 +27,7 @@ mod streaming;
 pub mod wait;
 
 pub use filtered::check_filters;
-pub use select::CandidateSet;
+pub use select::{CandidateSet, expected_output, fit_of, missing_ability};
 pub use settle::{FLAVOR_HEADER, image_work};
 pub(crate) use {attempt::AttemptError, fan::ChoiceUsage};
 

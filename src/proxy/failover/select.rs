@@ -58,7 +58,12 @@ pub struct CandidateSet {
 
 /// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
 /// compared by their prices and not by the lengths of their recent responses.
-fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
+pub fn expected_output(
+    live: &ConfigSnapshot,
+    model: &ModelState,
+    ask: &InferenceRequest,
+    now: Duration,
+) -> u64 {
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {}
         WorkUnit::InputTokens => return 0,
@@ -82,6 +87,26 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Passthrough(_) => prompt <= MAX_PROMPT,
     }
+}
+
+/// Returns the refusal of an offer that cannot serve the request; `constrained` is true if the request has a constraint
+/// that not every engine knows.
+#[must_use]
+pub fn missing_ability(
+    offer: &OfferState,
+    ask: &InferenceRequest,
+    constrained: bool,
+    moment: SelectionTime,
+) -> Option<ApiError> {
+    let unsupported = || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
+    let too_many = || offer.too_many_choices(ask, || moment.steady);
+    offer.missing_capability(ask).or_else(unsupported).or_else(too_many)
+}
+
+/// Returns the fit of the request into the window of an offer; without a token count, the request fits.
+#[must_use]
+pub fn fit_of(count: Option<TokenCount>, offer: &OfferState, ask: &InferenceRequest) -> WindowFit {
+    count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask))
 }
 
 /// Offer that can serve the request, with the fit of the request into its window.
@@ -240,16 +265,8 @@ impl CandidateSet {
         let count = self.count(&model.model.card.id).copied();
         let constrained = has_engine_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-            let missing = offer.missing_capability(ask);
-            let unsupported =
-                || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
-            let too_many = || offer.too_many_choices(ask, || moment.steady);
-            match missing.or_else(unsupported).or_else(too_many) {
-                None => {
-                    let fit =
-                        count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask));
-                    able.push(AbleOffer { offer, fit, unsure: false });
-                }
+            match missing_ability(offer, ask, constrained, moment) {
+                None => able.push(AbleOffer { offer, fit: fit_of(count, offer, ask), unsure: false }),
                 Some(refusal) => {
                     lacks.get_or_insert(refusal);
                 }

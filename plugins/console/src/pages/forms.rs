@@ -1,7 +1,8 @@
 //! Forms of the console.
 
-use super::percent_encode;
+use super::{percent_encode, text};
 use crate::block::{Field, FieldKind, Form};
+use serde_json::Value;
 
 /// Form to sign in to the pages below `root`.
 #[must_use]
@@ -71,6 +72,78 @@ pub fn grant_form(account: &str, id: &str) -> Form {
         .with_field(Field::hidden("id", id))
         .with_field(Field::new("credits", "Credits").required().help("At most six decimals."))
         .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
+}
+
+/// Form that corrects a charge or a grant of an account. `id` is a unique name of the correction, so that the form has an
+/// effect only once.
+#[must_use]
+pub fn correction_form(account: &str, id: &str) -> Form {
+    let wallets = FieldKind::choice(&[("credits", "Credits"), ("kwh", "Energy, kWh")]);
+    Form::new(format!("/console/accounts/{}/correct", percent_encode(account)), "Correct an entry", "Correct")
+        .with_field(Field::hidden("id", id))
+        .with_field(
+            Field::new("entry", "Number of the entry")
+                .required()
+                .help("A charge or a grant of this account, as the export of the ledger lists it."),
+        )
+        .with_field(
+            Field::new("credits", "Amount instead")
+                .required()
+                .help("Replaces the amount of the entry: a lower charge or a higher grant adds to the balance, and the reverse takes back. 0 cancels it."),
+        )
+        .with_field(Field::new("wallet", "Unit").kind(wallets).value("credits"))
+        .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
+}
+
+/// Form with the current name and limits of an account.
+#[must_use]
+pub fn account_form(account: &Value) -> Form {
+    let limits = account.get("limits").cloned().unwrap_or_default();
+    let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
+    let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
+    let name = account.get("name").and_then(Value::as_str).unwrap_or_default();
+    let path = format!("/console/accounts/{}/change", percent_encode(&text(account, "id")));
+    Form::new(path, "Name and limits", "Save")
+        .with_field(Field::new("name", "Name").value(name).help("The id if empty."))
+        .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with_field(field("tokens_per_minute", "Tokens per minute"))
+        .with_field(field("concurrent", "Concurrent requests"))
+        .with_field(field("budget_per_day", "Credits per day"))
+        .with_field(field("budget_per_month", "Credits per month"))
+}
+
+/// Form that suspends an active account, or resumes a suspended one.
+#[must_use]
+pub fn account_state_form(account: &Value) -> Form {
+    let path = format!("/console/accounts/{}", percent_encode(&text(account, "id")));
+    if text(account, "state") == "suspended" {
+        return Form::new(format!("{path}/resume"), "Resume the account", "Resume");
+    }
+    let form = Form::new(format!("{path}/suspend"), "Suspend the account", "Suspend");
+    Form { is_irreversible: true, ..form }
+}
+
+/// Roles of the console that a user can be given; a user of an account stays one.
+const CONSOLE_ROLES: [(&str, &str); 4] = [
+    ("viewer", "Viewer: reads what operators see, no money"),
+    ("operator", "Operator: providers, configuration, batches, files"),
+    ("finance", "Finance: accounts, balances, grants"),
+    ("admin", "Administrator: everything, and the users"),
+];
+
+/// Form that changes the role of a user.
+#[must_use]
+pub fn user_role_form(name: &str, role: &str) -> Form {
+    let roles: &[(&str, &'static str)] = match role {
+        "account" => &[("account", "Account holder: the dashboard of one account")],
+        _ => &CONSOLE_ROLES,
+    };
+    Form::new(format!("/console/users/{}/role", percent_encode(name)), "Change the role", "Save").with_field(
+        Field::new("role", "Role")
+            .kind(FieldKind::choice(roles))
+            .value(role)
+            .help("All sessions of the user end; the role applies at the next sign-in."),
+    )
 }
 
 /// Form that invites a user.

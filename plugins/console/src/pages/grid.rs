@@ -3,7 +3,7 @@
 use super::{exact, number, rows, text};
 use crate::block::{Block, Cell};
 use crate::chart::ChartSeries;
-use crate::intensity_chart::{INTENSITY_UNIT, IntensityChart};
+use crate::line_chart::{INTENSITY_UNIT, LineChart, LineChartKind};
 use crate::text::Text;
 use serde_json::Value;
 
@@ -82,10 +82,11 @@ pub fn grid_blocks(grid: &Value) -> Vec<Block> {
         let values = (0..hours.len()).map(sum).collect();
         requests.push(ChartSeries { name: "other places".into(), values });
     }
-    vec![Block::IntensityChart(IntensityChart {
+    vec![Block::LineChart(LineChart {
+        kind: LineChartKind::GridIntensity,
         title: "Grid intensity and requests of batches per hour, UTC".into(),
-        hours,
-        intensity: named().map(|zone| series(zone, "g_per_kwh")).collect(),
+        times: hours,
+        values: named().map(|zone| series(zone, "g_per_kwh")).collect(),
         requests,
     })]
 }
@@ -134,10 +135,10 @@ mod tests {
         json!({"zone": name, "g_per_kwh": [30, name.map(|_| 31)], "batch_requests": requests})
     }
 
-    fn chart(zones: &[Value]) -> IntensityChart {
+    fn chart(zones: &[Value]) -> LineChart {
         let grid = json!({"hours": ["2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"], "data": zones});
         match grid_blocks(&grid).remove(0) {
-            Block::IntensityChart(chart) => chart,
+            Block::LineChart(chart) => chart,
             other => panic!("{other:?}"),
         }
     }
@@ -151,18 +152,18 @@ mod tests {
         let all = ["AT", "BE", "DE", "FI", "FR", "PL"]
             .map(|name| zone(Some(name), if name == "AT" { [1, 0] } else { [4, name.len() as u64] }));
         let shown = chart(&[&all[..], &[zone(None, [0, 9])]].concat());
-        assert_eq!(names(&shown.intensity), ["BE", "DE", "FI", "FR", "PL"]);
+        assert_eq!(names(&shown.values), ["BE", "DE", "FI", "FR", "PL"]);
         assert_eq!(names(&shown.requests), ["BE", "DE", "FI", "FR", "PL", "other places"]);
         assert_eq!(shown.requests[5].values, [1.0, 9.0]);
-        assert_eq!(shown.hours[1].render(Language::English), "14:00");
+        assert_eq!(shown.times[1].render(Language::English), "14:00");
     }
 
     #[test]
     fn zones_without_requests_are_shown_too_and_no_zone_shows_nothing() {
         let shown = chart(&[zone(Some("FR"), [0, 0]), zone(Some("DE"), [0, 2])]);
-        assert_eq!(names(&shown.intensity), ["DE", "FR"]);
+        assert_eq!(names(&shown.values), ["DE", "FR"]);
         assert_eq!(names(&shown.requests), ["DE", "FR"]);
-        assert_eq!(shown.intensity[0].values, [30.0, 31.0]);
+        assert_eq!(shown.values[0].values, [30.0, 31.0]);
         assert!(grid_blocks(&json!({"hours": [], "data": []})).is_empty());
     }
 }

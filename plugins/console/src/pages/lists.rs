@@ -65,7 +65,12 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
         let mut cells = vec![
             text_cell(file, "id"),
             text_cell(file, "account"),
-            text_cell(file, "filename"),
+            if may_change {
+                let path = format!("{root}files/{}/content", percent_encode(&text(file, "id")));
+                Cell::link(text(file, "filename"), path)
+            } else {
+                text_cell(file, "filename")
+            },
             text_cell(file, "purpose"),
             Cell::text(Text::Word(status)).with_state(mark),
             quantity_cell(file, "bytes", ""),
@@ -147,7 +152,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
             button("disable", "Disable", true)
         };
         vec![
-            Cell::text(name.clone()),
+            Cell::link(name.clone(), format!("/console/users/{}", percent_encode(&name))),
             Cell::text(Text::Word(text(user, "role"))),
             text_cell(user, "account"),
             Cell::text(Text::Word(state)).with_state(mark),
@@ -174,6 +179,27 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         next: None,
         is_screen_only: false,
     })]
+}
+
+/// Table of one user.
+#[must_use]
+pub fn user_table(user: &Value) -> Table {
+    let facts = [
+        ("Name", text_cell(user, "name")),
+        ("Role", Cell::text(Text::Word(text(user, "role")))),
+        ("Account", text_cell(user, "account")),
+        ("State", Cell::text(Text::Word(text(user, "state")))),
+        ("Created", time_cell(user, "created")),
+        ("Invitation until", time_cell(user, "invitation_expires")),
+    ];
+    Table {
+        title: "User".into(),
+        headings: vec!["Property", "Value"],
+        rows: facts.into_iter().map(|(name, cell)| vec![Cell::text(name), cell]).collect(),
+        empty_text: "",
+        next: None,
+        is_screen_only: false,
+    }
 }
 
 /// Table of the configuration keys that a reload changes.

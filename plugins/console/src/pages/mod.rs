@@ -1,35 +1,48 @@
 //! Pages, built from responses of the admin API. A member that a response lacks is shown as a dash.
 
 mod accounts;
+mod carbon;
 mod dashboard;
+mod exports;
 mod forms;
 mod grid;
 mod invoice;
 mod invoice_csv;
+mod latency;
 mod lists;
 mod overview;
 mod playground;
 mod providers;
+mod reference;
+mod routing;
+mod schema;
 mod statement;
 mod usage;
 
 pub use accounts::{account_blocks, accounts_blocks};
+pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
 pub use dashboard::{
     dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
 };
+pub use exports::{ledger_blocks, ledger_csv, ledger_form, usage_csv};
 pub use forms::{
-    check_configuration_form, grant_form, invitation_form, invite_user_form, new_account_form, new_key_form,
-    reload_form, sign_in_form,
+    account_form, account_state_form, check_configuration_form, correction_form, grant_form, invitation_form,
+    invite_user_form, new_account_form, new_key_form, reload_form, sign_in_form, user_role_form,
 };
 pub use grid::grid_blocks;
 pub use invoice::{invoice_blocks, invoice_period_form, issue_invoice_form, issued_invoices_table};
 pub use invoice_csv::invoice_csv;
-pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
+pub use latency::{latency_blocks, latency_form};
+pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, user_table, users_blocks};
 pub use overview::{live_figures_json, overview_blocks};
 pub use playground::{
     PlaygroundChoices, QUOTE_ACTION, playground_answer_blocks, playground_form, quote_blocks,
 };
 pub use providers::provider_blocks;
+pub use reference::{operation_blocks, reference_blocks, schema_blocks};
+pub use routing::{
+    ROUTING_FIELDS, ROUTING_PATH, past_request_blocks, past_request_form, routing_blocks, routing_form,
+};
 pub use statement::{key_names, statement_blocks, statement_csv, statement_month_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
 

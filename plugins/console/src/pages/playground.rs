@@ -85,7 +85,7 @@ pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
         let text = "The answer ends at the maximum number of tokens.";
         blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
     }
-    blocks.push(Block::Prose(text(answer, "text")));
+    blocks.push(Block::Prose(text(answer, "text").into()));
     let usage = answer.get("usage").cloned().unwrap_or_default();
     let tokens = [figure(&usage, "prompt_tokens", ""), figure(&usage, "completion_tokens", "")];
     let tokens = Text::with("{0} tokens of input, {1} generated", tokens);

@@ -42,6 +42,8 @@ pub struct UsageView {
     pub key_names: BTreeMap<String, String>,
     /// True if money is shown.
     pub with_money: bool,
+    /// Path of the same figures as CSV; `None` if there is none.
+    pub csv_path: Option<&'static str>,
 }
 
 /// Dimensions of the usage of all accounts.
@@ -119,6 +121,13 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     }
     blocks.push(Block::Details(day_table(usage, view)));
     blocks.push(Block::Table(table(usage, view)));
+    blocks.extend(view.csv_path.map(|path| {
+        let query = format!("{path}?from={}&to={}&by={}", text(usage, "from"), text(usage, "to"), view.by);
+        Block::Links(vec![
+            (query.clone(), "CSV, decimal point".into()),
+            (format!("{query}&separator=;&decimal=,"), "CSV, semicolon and decimal comma".into()),
+        ])
+    }));
     blocks
 }
 

@@ -4,7 +4,10 @@
 mod dashboard;
 mod labels;
 mod operators;
+mod reference;
 pub(crate) mod refusals;
+mod reports;
+mod routing;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -17,8 +20,16 @@ use std::sync::LazyLock;
 /// Row of the table: English, German, French.
 pub(crate) type Translation = (&'static str, &'static str, &'static str);
 
-const TABLES: [&[Translation]; 5] =
-    [labels::ROWS, usage::ROWS, dashboard::ROWS, operators::ROWS, words::ROWS];
+const TABLES: [&[Translation]; 8] = [
+    labels::ROWS,
+    usage::ROWS,
+    dashboard::ROWS,
+    operators::ROWS,
+    reference::ROWS,
+    reports::ROWS,
+    routing::ROWS,
+    words::ROWS,
+];
 
 static BY_ENGLISH: LazyLock<HashMap<&'static str, Translation>> = LazyLock::new(|| {
     let shown = refusals::ROWS.iter().map(|(_, english, german, french)| (*english, *german, *french));

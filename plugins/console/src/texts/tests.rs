@@ -14,6 +14,10 @@ const EXCEPTIONS: &[&str] = &[
     "console sign-in 1",
     "flash {form_token} {message}",
     "Wh",
+    "g CO₂e",
+    "g CO₂e/EUR",
+    "ESRS E1-6 scope 3 category 1",
+    "FileDownload({})",
     // Author in the audit log.
     "{} from {address}",
     // Reasons of attributes.

@@ -156,7 +156,8 @@ fn download_head(
 }
 
 /// Returns `Content-Disposition` with the file name in two forms: ASCII for old clients, UTF-8 for all others.
-fn content_disposition(name: &str) -> String {
+#[must_use]
+pub fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
     let encoded = percent::encode(name, percent::HEADER_PARAMETER);

@@ -62,7 +62,14 @@ pub fn document() -> Value {
 #[must_use]
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(&document()).unwrap_or_default()))
+    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(parsed()).unwrap_or_default()))
+}
+
+/// Returns the document of this version, built once.
+#[must_use]
+pub fn parsed() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(document)
 }
 
 /// Returns the schemas of requests and responses by name: those that several endpoints use, and those of one.

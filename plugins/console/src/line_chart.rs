@@ -1,4 +1,4 @@
-//! Plot of two panels with the same hours: lines of the grid intensity above, bars of the requests of batches below.
+//! Plot of two panels with the same times: lines of a measured value above, bars of requests below.
 
 use crate::chart::{
     BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, center_of, exact_quantity,
@@ -13,16 +13,61 @@ pub const INTENSITY_UNIT: &str = "g/kWh";
 const LINES: Panel = Panel { top: 8.0, bottom: 138.0 };
 const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
 
-/// Plot of the grid intensity by zone, and of the requests of batches in the same hours.
+/// Kind of a plot: the value of its lines and its texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineChartKind {
+    /// Grid intensity by zone and hour, above the requests of batches.
+    #[default]
+    GridIntensity,
+    /// Median time to the first token by minute, above the answers.
+    FirstToken,
+}
+
+/// Texts of a kind of plot, by their English form.
+struct LineChartTexts {
+    unit: &'static str,
+    time: &'static str,
+    bars: &'static str,
+    value_heading: &'static str,
+    bar_heading: &'static str,
+    description: &'static str,
+}
+
+impl LineChartKind {
+    const fn texts(self) -> LineChartTexts {
+        match self {
+            Self::GridIntensity => LineChartTexts {
+                unit: INTENSITY_UNIT,
+                time: "Hour, UTC",
+                bars: "Requests of batches",
+                value_heading: "{0}, g CO₂e per kWh",
+                bar_heading: "{0}, requests of batches",
+                description: "{0}, {1} to {2}: {3} to {4}; {5} requests of batches",
+            },
+            Self::FirstToken => LineChartTexts {
+                unit: "s",
+                time: "Minute, UTC",
+                bars: "Streamed answers",
+                value_heading: "{0}, median seconds",
+                bar_heading: "{0}, answers",
+                description: "{0}, {1} to {2}: {3} to {4}; {5} answers",
+            },
+        }
+    }
+}
+
+/// Plot of a value by group, and of the requests at the same times.
 #[derive(Clone, Debug, Default)]
-pub struct IntensityChart {
+pub struct LineChart {
+    /// Kind of the plot.
+    pub kind: LineChartKind,
     /// Title of the plot.
     pub title: Text,
-    /// Start time of each hour, as its label on the horizontal axis.
-    pub hours: Vec<Text>,
-    /// Intensity of each zone in g/kWh; a value that is not finite is unknown.
-    pub intensity: Vec<ChartSeries>,
-    /// Requests in each hour: of the zones in the same order, then of all others.
+    /// Start of each hour or minute, as its label on the horizontal axis.
+    pub times: Vec<Text>,
+    /// Values of each group; a value that is not finite is unknown.
+    pub values: Vec<ChartSeries>,
+    /// Requests at each time: of the groups in the same order, then of all others.
     pub requests: Vec<ChartSeries>,
 }
 
@@ -53,16 +98,16 @@ fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
 }
 
-impl IntensityChart {
+impl LineChart {
     fn axis_end(&self) -> f64 {
-        axis_end(self.intensity.iter().flat_map(known).map(|(_, value)| value).fold(0.0, f64::max))
+        axis_end(self.values.iter().flat_map(known).map(|(_, value)| value).fold(0.0, f64::max))
     }
 
     fn bars(&self) -> BarChart {
         BarChart {
-            title: "Requests of batches".into(),
+            title: self.kind.texts().bars.into(),
             unit: "",
-            labels: self.hours.clone(),
+            labels: self.times.clone(),
             series: self.requests.clone(),
         }
     }
@@ -70,10 +115,10 @@ impl IntensityChart {
     /// Returns the line of each zone. Unknown hours interrupt a line, so a zone may have several.
     #[must_use]
     pub fn lines(&self) -> Vec<ChartLine> {
-        let (end, bars) = (self.axis_end(), self.hours.len());
+        let (end, bars) = (self.axis_end(), self.times.len());
         let half = slot_of(bars) / 2.0;
         let mut lines = Vec::new();
-        for (number, series) in self.intensity.iter().enumerate() {
+        for (number, series) in self.values.iter().enumerate() {
             let mut points = String::new();
             let mut next = None;
             for (index, value) in known(series) {
@@ -99,17 +144,17 @@ impl IntensityChart {
     pub fn points(&self, language: Language) -> Vec<ChartPoint> {
         let end = self.axis_end();
         let mut points = Vec::new();
-        for (number, series) in self.intensity.iter().enumerate() {
+        for (number, series) in self.values.iter().enumerate() {
             for (index, value) in known(series) {
-                let hour = self.hours.get(index).map(|hour| hour.render(language)).unwrap_or_default();
+                let hour = self.times.get(index).map(|hour| hour.render(language)).unwrap_or_default();
                 points.push(ChartPoint {
                     colour: number % COLOURS,
-                    x: position(center_of(index, self.hours.len())),
+                    x: position(center_of(index, self.times.len())),
                     y: position(LINES.bottom - LINES.height_of(value, end)),
                     title: format!(
                         "{hour}, {}: {}",
                         series.name.render(language),
-                        exact_quantity(value, INTENSITY_UNIT, language)
+                        exact_quantity(value, self.kind.texts().unit, language)
                     ),
                 });
             }
@@ -126,7 +171,7 @@ impl IntensityChart {
     /// Returns the lines of both vertical axes with their values.
     #[must_use]
     pub fn axes(&self, language: Language) -> Vec<ChartMark> {
-        let mut marks = LINES.lines(self.axis_end(), INTENSITY_UNIT, language);
+        let mut marks = LINES.lines(self.axis_end(), self.kind.texts().unit, language);
         marks.extend(self.bars().lines_in(BARS, language));
         marks
     }
@@ -134,7 +179,7 @@ impl IntensityChart {
     /// Returns the labels of the hours on the horizontal axis.
     #[must_use]
     pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
-        BARS.ticks(&self.hours, language)
+        BARS.ticks(&self.times, language)
     }
 
     /// Returns the legend: number of the colour and name. The bars have a series for each line.
@@ -147,12 +192,12 @@ impl IntensityChart {
     /// Returns a description for screen readers; the table has the values.
     #[must_use]
     pub fn description(&self, language: Language) -> String {
-        let values = || self.intensity.iter().flat_map(known).map(|(_, value)| value);
-        let quantity = |value| Text::Quantity(value, INTENSITY_UNIT);
+        let values = || self.values.iter().flat_map(known).map(|(_, value)| value);
+        let quantity = |value| Text::Quantity(value, self.kind.texts().unit);
         let requests = self.requests.iter().flat_map(known).map(|(_, value)| value).sum();
-        let (first, last) = (self.hours.first().cloned(), self.hours.last().cloned());
+        let (first, last) = (self.times.first().cloned(), self.times.last().cloned());
         let description = Text::with(
-            "{0}, {1} to {2}: {3} to {4}; {5} requests of batches",
+            self.kind.texts().description,
             [
                 self.title.clone(),
                 first.unwrap_or_default(),
@@ -165,6 +210,12 @@ impl IntensityChart {
         description.render(language).into_owned()
     }
 
+    /// Returns the heading of the first column of the table.
+    #[must_use]
+    pub const fn time_heading(&self) -> &'static str {
+        self.kind.texts().time
+    }
+
     /// Returns the headings of the table behind the hour: intensity and requests of each zone.
     #[must_use]
     pub fn headings(&self, language: Language) -> Vec<String> {
@@ -173,8 +224,9 @@ impl IntensityChart {
                 Text::with(template, [series.name.clone()]).render(language).into_owned()
             }
         };
-        let intensity = self.intensity.iter().map(of("{0}, g CO₂e per kWh"));
-        intensity.chain(self.requests.iter().map(of("{0}, requests of batches"))).collect()
+        let texts = self.kind.texts();
+        let values = self.values.iter().map(of(texts.value_heading));
+        values.chain(self.requests.iter().map(of(texts.bar_heading))).collect()
     }
 
     /// Returns the heading of a column of the table behind the hour.
@@ -194,10 +246,10 @@ impl IntensityChart {
             )
         };
         let row = |(index, hour)| {
-            let all = self.intensity.iter().chain(&self.requests);
+            let all = self.values.iter().chain(&self.requests);
             (Text::render(hour, language), all.map(|series| cell(series, index)).collect())
         };
-        self.hours.iter().enumerate().map(row).collect()
+        self.times.iter().enumerate().map(row).collect()
     }
 }
 
@@ -210,15 +262,16 @@ mod tests {
         ChartSeries { name: Text::Data(name.to_owned()), values: values.to_vec() }
     }
 
-    fn chart(intensity: &[&[f64]], requests: &[&[f64]]) -> IntensityChart {
+    fn chart(intensity: &[&[f64]], requests: &[&[f64]]) -> LineChart {
         let hours = intensity.iter().chain(requests).map(|values| values.len()).max().unwrap_or(0);
         let named = |all: &[&[f64]]| {
             all.iter().enumerate().map(|(number, values)| series(&format!("Z{number}"), values)).collect()
         };
-        IntensityChart {
+        LineChart {
             title: "Grid intensity and requests of batches".into(),
-            hours: (0..hours).map(|hour| Text::Data(format!("{hour:02}:00"))).collect(),
-            intensity: named(intensity),
+            kind: LineChartKind::GridIntensity,
+            times: (0..hours).map(|hour| Text::Data(format!("{hour:02}:00"))).collect(),
+            values: named(intensity),
             requests: named(requests),
         }
     }

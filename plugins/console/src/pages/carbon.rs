@@ -1,0 +1,298 @@
+//! Carbon report by ESRS E1: gross emissions of scope 3, category 1, with their range, method, origin of the energy and
+//! intensities; as a page and as CSV.
+
+use super::invoice::array_member;
+use super::{day, exact_text, number, quantity_cell, text};
+use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
+use crate::csv::{CsvColumn, CsvStyle, CsvTable};
+use crate::text::Text;
+use serde_json::{Value, json};
+
+/// Columns of the CSV, with the unit of each figure in its name.
+const COLUMNS: &[CsvColumn] = &[
+    ("row", false),
+    ("name", false),
+    ("account", false),
+    ("period_start", false),
+    ("period_end", false),
+    ("standard", false),
+    ("requests", true),
+    ("input_tokens", true),
+    ("output_tokens", true),
+    ("gross_location_t_co2e", true),
+    ("gross_market_t_co2e", true),
+    ("gross_location_g_co2e", true),
+    ("gross_market_g_co2e", true),
+    ("carbon_location_g_co2e", true),
+    ("carbon_location_low_g_co2e", true),
+    ("carbon_location_high_g_co2e", true),
+    ("carbon_market_g_co2e", true),
+    ("embodied_g_co2e", true),
+    ("energy_kwh", true),
+    ("failed_energy_kwh", true),
+    ("contract_energy_kwh", true),
+    ("grid_renewable_energy_kwh", true),
+    ("water_liters", true),
+    ("eur", true),
+    ("location_g_per_eur", true),
+    ("market_g_per_eur", true),
+    ("location_g_per_million_tokens", true),
+    ("market_g_per_million_tokens", true),
+    ("kwh_per_million_tokens", true),
+    ("method", false),
+    ("grid", false),
+    ("contracts", false),
+];
+/// Disclosure of the figures.
+const STANDARD: &str = "ESRS E1-6 scope 3 category 1";
+/// Kinds of rows: name, member of the report, and member of the row with its name.
+const KINDS: [(&str, &str, &str); 4] = [
+    ("country", "countries", "country"),
+    ("provider", "providers", "provider"),
+    ("month", "months", "month"),
+    ("account", "accounts", "account"),
+];
+
+/// Form with the period, and with the account where all accounts can be reported.
+#[must_use]
+pub fn carbon_form(path: &str, from: &str, to: &str, account: Option<&str>) -> Form {
+    let mut form = Form::new(path, "Period", "Show")
+        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
+        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
+    if let Some(account) = account {
+        form =
+            form.with_field(Field::new("account", "Account").value(account).help("Empty for all accounts."));
+    }
+    form.is_query = true;
+    form
+}
+
+/// Figures of the report, with links to its CSV below `path`.
+#[must_use]
+pub fn carbon_blocks(report: &Value, path: &str) -> Vec<Block> {
+    let total = report.get("total").cloned().unwrap_or_default();
+    let mut blocks = vec![Block::Tiles(tiles(&total)), Block::Table(metric_table(report, &total))];
+    let titles: [(&str, &'static str, &'static str); 4] = [
+        ("countries", "Emissions by country", "Country"),
+        ("providers", "Emissions by provider", "Provider"),
+        ("months", "Emissions by month", "Month"),
+        ("accounts", "Emissions by account", "Account"),
+    ];
+    for ((member, title, heading), (_, _, name)) in titles.into_iter().zip(KINDS) {
+        let rows = array_member(report, member);
+        if !rows.is_empty() {
+            blocks.push(Block::Table(group_table(rows, title, heading, name)));
+        }
+    }
+    blocks.push(Block::Heading("Method and data quality".into()));
+    blocks.extend(notes(report).into_iter().map(Block::Prose));
+    let query = format!("from={}&to={}", text(report, "from"), text(report, "to"));
+    let account = report.get("account").and_then(Value::as_str);
+    let account =
+        account.map(|account| format!("&account={}", super::percent_encode(account))).unwrap_or_default();
+    blocks.push(Block::Links(vec![
+        (format!("{path}.csv?{query}{account}"), "CSV, decimal point".into()),
+        (
+            format!("{path}.csv?{query}{account}&separator=;&decimal=,"),
+            "CSV, semicolon and decimal comma".into(),
+        ),
+    ]));
+    blocks
+}
+
+fn tiles(total: &Value) -> Vec<Tile> {
+    let quantity = |name: &str, unit| match number(total, name) {
+        Some(amount) => Text::Quantity(amount, unit),
+        None => "–".into(),
+    };
+    let tile = |label: &'static str, value, detail| Tile {
+        label: label.into(),
+        value,
+        detail,
+        state: CellState::None,
+    };
+    let range = Text::with(
+        "{0} to {1}",
+        [quantity("carbon_location_low_g_co2e", "g"), quantity("carbon_location_high_g_co2e", "g")],
+    );
+    vec![
+        tile(
+            "Gross emissions, location-based",
+            quantity("gross_location_g_co2e", "g"),
+            "CO₂ equivalent".into(),
+        ),
+        tile("Gross emissions, market-based", quantity("gross_market_g_co2e", "g"), "CO₂ equivalent".into()),
+        tile("Operation, location-based", quantity("carbon_location_g_co2e", "g"), range),
+        tile("Embodied", quantity("embodied_g_co2e", "g"), "CO₂ equivalent".into()),
+        tile("Energy", quantity("energy_kwh", "kWh"), "failed attempts included".into()),
+        tile(
+            "Under renewable contracts",
+            quantity("contract_energy_kwh", "kWh"),
+            share(total, "contract_energy_kwh"),
+        ),
+    ]
+}
+
+/// Returns the share of a part of the energy.
+fn share(total: &Value, part: &str) -> Text {
+    match (number(total, part), number(total, "energy_kwh")) {
+        (Some(part), Some(energy)) if energy > 0.0 => {
+            Text::with("{0} of the energy", [Text::Quantity(part / energy * 100.0, "%")])
+        }
+        _ => Text::default(),
+    }
+}
+
+fn metric_table(report: &Value, total: &Value) -> Table {
+    let metrics: [(&'static str, &str, &'static str, &'static str); 14] = [
+        ("E1-6", "gross_location_g_co2e", "Gross emissions, location-based", "g CO₂e"),
+        ("E1-6", "gross_market_g_co2e", "Gross emissions, market-based", "g CO₂e"),
+        ("E1-6", "carbon_location_g_co2e", "Operation, location-based", "g CO₂e"),
+        ("E1-6", "carbon_location_low_g_co2e", "Operation, location-based, lower limit", "g CO₂e"),
+        ("E1-6", "carbon_location_high_g_co2e", "Operation, location-based, upper limit", "g CO₂e"),
+        ("E1-6", "carbon_market_g_co2e", "Operation, market-based", "g CO₂e"),
+        ("E1-6", "embodied_g_co2e", "Embodied emissions of the hardware", "g CO₂e"),
+        ("E1-6", "location_g_per_eur", "Intensity per spend, location-based", "g CO₂e/EUR"),
+        ("E1-6", "market_g_per_eur", "Intensity per spend, market-based", "g CO₂e/EUR"),
+        ("E1-6", "location_g_per_million_tokens", "Intensity per million tokens, location-based", "g CO₂e"),
+        ("E1-6", "market_g_per_million_tokens", "Intensity per million tokens, market-based", "g CO₂e"),
+        ("E1-5", "energy_kwh", "Energy, failed attempts included", "kWh"),
+        ("E1-5", "contract_energy_kwh", "Energy under renewable contracts", "kWh"),
+        ("E1-5", "grid_renewable_energy_kwh", "Renewable energy of the grid, without contracts", "kWh"),
+    ];
+    let row = |(disclosure, member, name, unit): (&'static str, &str, &'static str, &'static str)| {
+        let value = match number(total, member) {
+            Some(_) => Cell::number(exact_text(total, member, unit)),
+            None => Cell::number("–"),
+        };
+        vec![Cell::text(Text::Data(disclosure.to_owned())), Cell::text(name), value]
+    };
+    Table {
+        title: Text::with("Scope 3, category 1, {0} to {1}", [day(report, "from"), day(report, "to")]),
+        headings: vec!["Disclosure", "Figure", "Value"],
+        rows: metrics.into_iter().map(row).collect(),
+        empty_text: "There is no usage in this period.",
+        next: None,
+        is_screen_only: false,
+    }
+}
+
+fn group_table(rows: &[Value], title: &'static str, heading: &'static str, name: &str) -> Table {
+    let row = |one: &Value| {
+        let group = text(one, name);
+        let group = if group.is_empty() { "not answered".into() } else { Text::Data(group) };
+        vec![
+            Cell::text(group),
+            quantity_cell(one, "requests", ""),
+            quantity_cell(one, "energy_kwh", "kWh"),
+            quantity_cell(one, "contract_energy_kwh", "kWh"),
+            quantity_cell(one, "gross_location_g_co2e", "g"),
+            quantity_cell(one, "carbon_location_low_g_co2e", "g"),
+            quantity_cell(one, "carbon_location_high_g_co2e", "g"),
+            quantity_cell(one, "gross_market_g_co2e", "g"),
+            quantity_cell(one, "location_g_per_million_tokens", "g"),
+        ]
+    };
+    Table {
+        title: title.into(),
+        headings: vec![
+            heading,
+            "Requests",
+            "Energy",
+            "Under renewable contracts",
+            "Gross, location-based",
+            "Operation, low",
+            "Operation, high",
+            "Gross, market-based",
+            "Per million tokens",
+        ],
+        rows: rows.iter().map(row).collect(),
+        empty_text: "There is no usage in this period.",
+        next: None,
+        is_screen_only: false,
+    }
+}
+
+fn list(report: &Value, member: &str) -> String {
+    let names: Vec<&str> = array_member(report, member).iter().filter_map(Value::as_str).collect();
+    names.join("; ")
+}
+
+fn listed(report: &Value, member: &str) -> Text {
+    match list(report, member) {
+        names if names.is_empty() => "none".into(),
+        names => Text::Data(names),
+    }
+}
+
+/// Sentences about methods and data.
+fn notes(report: &Value) -> Vec<Text> {
+    vec![
+        "Gross emissions are those of operation and the embodied ones of the hardware. For the customer all of it is purchased services: scope 3, category 1 of the GHG Protocol.".into(),
+        Text::with(
+            "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. Grid: {1}.",
+            [listed(report, "methods"), listed(report, "grids")],
+        ),
+        Text::with(
+            "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
+            [listed(report, "contracts")],
+        ),
+        "Data quality: energy is calculated for each request from its tokens, images or seconds, or measured where a provider reports it; no figure is estimated from spend. Low and high are the limits of the method.".into(),
+        "Amounts and footprints are the sums of the ledger; intensities are the gross emissions divided by the charges without VAT, or by input and output tokens.".into(),
+    ]
+}
+
+/// Formats the report as CSV, with a row for each country, provider, month and account, and one for the total.
+#[must_use]
+pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
+    let mut table = CsvTable::new(style, COLUMNS.to_vec());
+    let account = report.get("account").and_then(Value::as_str).unwrap_or("all").to_owned();
+    let mut add = |kind: &str, name: String, row: &Value| {
+        let mut row = row.clone();
+        let Some(members) = row.as_object_mut() else { return };
+        let account = if kind == "account" { name.clone() } else { account.clone() };
+        let added = [
+            ("row", json!(kind)),
+            ("name", json!(name)),
+            ("account", json!(account)),
+            ("period_start", json!(text(report, "from"))),
+            ("period_end", json!(text(report, "to"))),
+            ("standard", json!(STANDARD)),
+            ("method", json!(list(report, "methods"))),
+            ("grid", json!(list(report, "grids"))),
+            ("contracts", json!(list(report, "contracts"))),
+        ];
+        members.extend(added.map(|(name, value)| (name.to_owned(), value)));
+        table.add(&row);
+    };
+    for (kind, member, name) in KINDS {
+        array_member(report, member).iter().for_each(|row| add(kind, text(row, name), row));
+    }
+    if let Some(total) = report.get("total") {
+        add("total", String::new(), total);
+    }
+    table.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_csv_has_a_row_for_each_group_and_the_total() {
+        let row = json!({ "country": "France", "requests": 2, "gross_location_g_co2e": "1.5" });
+        let report = json!({ "account": null, "from": "2026-01-01", "to": "2026-12-31", "countries": [row],
+            "accounts": [{ "account": "=a", "eur": "3" }], "total": { "requests": 2, "location_g_per_eur": "0.5" },
+            "methods": ["m 1"], "contracts": [] });
+        let csv = carbon_csv(&report, CsvStyle::parse(None, Some(",")).unwrap());
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert!(lines[1].starts_with("country;France;all;2026-01-01;2026-12-31;"), "{}", lines[1]);
+        assert!(lines[1].contains(";1,5;") && lines[1].contains("m 1"), "{}", lines[1]);
+        assert!(lines[2].starts_with("account;'=a;'=a;"), "{}", lines[2]);
+        assert!(lines[3].starts_with("total;") && lines[3].contains(";0,5;"), "{}", lines[3]);
+        let columns = lines[0].split(';').count();
+        assert!(lines.iter().all(|line| line.split(';').count() == columns));
+    }
+}

@@ -1,0 +1,184 @@
+//! Exports for accountants: usage, charges by provider and day, and the entries of the ledger; and the page of the
+//! ledger that links to them.
+
+use super::{day, quantity_cell, rows, text};
+use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
+use crate::csv::{CsvColumn, CsvStyle, CsvTable};
+use crate::text::Text;
+use serde_json::Value;
+
+/// Figures of a row of usage.
+const USAGE_COLUMNS: [CsvColumn; 17] = [
+    ("requests", true),
+    ("requests_not_charged", true),
+    ("batch_requests", true),
+    ("input_tokens", true),
+    ("cached_input_tokens", true),
+    ("output_tokens", true),
+    ("images", true),
+    ("audio_seconds", true),
+    ("energy_kwh", true),
+    ("failed_energy_kwh", true),
+    ("carbon_g_co2", true),
+    ("carbon_g_co2_low", true),
+    ("carbon_g_co2_high", true),
+    ("water_liters", true),
+    ("credits", true),
+    ("charged_kwh", true),
+    ("eur", true),
+];
+/// Members of an entry of the ledger.
+const LEDGER_COLUMNS: &[CsvColumn] = &[
+    ("entry", true),
+    ("at", false),
+    ("act", false),
+    ("account", false),
+    ("wallet", false),
+    ("amount", true),
+    ("held", true),
+    ("was", true),
+    ("eur", true),
+    ("from_entry", true),
+    ("request", false),
+    ("key", false),
+    ("model", false),
+    ("provider", false),
+    ("batch", false),
+    ("input", true),
+    ("cached", true),
+    ("output", true),
+    ("images", true),
+    ("seconds", true),
+    ("billable_kwh", true),
+    ("kwh", true),
+    ("failed_kwh", true),
+    ("g_co2", true),
+    ("g_co2_low", true),
+    ("g_co2_high", true),
+    ("litres", true),
+    ("id", false),
+    ("what", false),
+    ("why", false),
+    ("by", false),
+    ("terms", false),
+];
+
+/// Formats usage as CSV: a row for each group, whose dimensions come first. Amounts of money are left out without
+/// `with_money`.
+#[must_use]
+pub fn usage_csv(usage: &Value, dimensions: &[&'static str], with_money: bool, style: CsvStyle) -> String {
+    let is_shown = |name: &str| with_money || !["eur", "credits"].contains(&name);
+    let figures = USAGE_COLUMNS.into_iter().filter(|(name, _)| is_shown(name));
+    let columns = dimensions.iter().map(|name| (*name, false)).chain(figures).collect();
+    let mut table = CsvTable::new(style, columns);
+    rows(usage).iter().for_each(|row| table.add(row));
+    table.into_text()
+}
+
+/// Creates the CSV of ledger entries, to which pages are added.
+#[must_use]
+pub fn ledger_csv(style: CsvStyle) -> CsvTable {
+    CsvTable::new(style, LEDGER_COLUMNS.to_vec())
+}
+
+/// Form with the period and the account of the exports.
+#[must_use]
+pub fn ledger_form(path: &str, value: impl Fn(&str) -> String) -> Form {
+    let mut form = Form::new(path, "Period", "Show")
+        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(value("from")))
+        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(value("to")))
+        .with_field(Field::new("account", "Account").value(value("account")).help("Empty for all accounts."));
+    form.is_query = true;
+    form
+}
+
+/// Charges by provider and by day, with links to the exports.
+#[must_use]
+pub fn ledger_blocks(providers: &Value, days: &Value, account: &str) -> Vec<Block> {
+    let mut query = format!("from={}&to={}", text(providers, "from"), text(providers, "to"));
+    if !account.is_empty() {
+        query.push_str(&format!("&account={}", super::percent_encode(account)));
+    }
+    let comma = "&separator=;&decimal=,";
+    let link = |name: &str, more: &str| format!("/console/{name}.csv?{query}{more}");
+    vec![
+        Block::Prose("Compare these sums with the invoices of the providers. The ledger has what customers were charged; prices of purchase are not part of the configuration.".into()),
+        Block::Table(charge_table(providers, "provider", "Charges by provider, {0} to {1}", "Provider")),
+        Block::Table(charge_table(days, "day", "Charges by day, {0} to {1}", "Day")),
+        Block::Links(vec![
+            (link("reconciliation", ""), "Charges by provider and day: CSV, decimal point".into()),
+            (link("reconciliation", comma), "Charges by provider and day: CSV, semicolon and decimal comma".into()),
+            (link("ledger", ""), "Ledger entries: CSV, decimal point".into()),
+            (link("ledger", comma), "Ledger entries: CSV, semicolon and decimal comma".into()),
+        ]),
+    ]
+}
+
+fn charge_table(usage: &Value, member: &'static str, title: &'static str, heading: &'static str) -> Table {
+    let figures = |row: &Value| {
+        [
+            quantity_cell(row, "requests", ""),
+            quantity_cell(row, "requests_not_charged", ""),
+            quantity_cell(row, "input_tokens", ""),
+            quantity_cell(row, "output_tokens", ""),
+            quantity_cell(row, "energy_kwh", "kWh"),
+            quantity_cell(row, "credits", "credits"),
+            quantity_cell(row, "charged_kwh", "kWh"),
+            Cell::number(super::exact_text(row, "eur", "EUR")),
+        ]
+    };
+    let name = |row: &Value| match (member, text(row, member)) {
+        ("day", day) => Text::Day(day),
+        (_, name) if name.is_empty() => "not answered".into(),
+        (_, name) => Text::Data(name),
+    };
+    let row = |row: &Value| std::iter::once(Cell::text(name(row))).chain(figures(row)).collect::<Vec<_>>();
+    let mut shown: Vec<Vec<Cell>> = rows(usage).iter().map(row).collect();
+    if let Some(total) = usage.get("total").filter(|_| !shown.is_empty()) {
+        shown.push(std::iter::once(Cell::text("Total")).chain(figures(total)).collect());
+    }
+    Table {
+        title: Text::with(title, [day(usage, "from"), day(usage, "to")]),
+        headings: vec![
+            heading,
+            "Requests",
+            "Without a charge",
+            "Input tokens",
+            "Output tokens",
+            "Energy",
+            "Credits",
+            "Charged energy",
+            "Charged",
+        ],
+        rows: shown,
+        empty_text: "There is no usage in this period.",
+        next: None,
+        is_screen_only: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn usage_has_its_dimensions_first_and_money_only_for_those_who_may_see_it() {
+        let usage = json!({ "data": [{ "day": "2026-11-01", "model": "m", "requests": 3, "eur": 0.25 }] });
+        let csv = usage_csv(&usage, &["day", "model"], true, CsvStyle::default());
+        let lines: Vec<&str> = csv.lines().collect();
+        assert!(lines[0].starts_with("day,model,requests,") && lines[0].ends_with(",eur"), "{csv}");
+        assert!(lines[1].starts_with("2026-11-01,m,3,") && lines[1].ends_with(",0.25"), "{csv}");
+        assert!(!usage_csv(&usage, &["day"], false, CsvStyle::default()).contains("eur"));
+    }
+
+    #[test]
+    fn an_entry_of_the_ledger_is_one_row() {
+        let mut csv = ledger_csv(CsvStyle::default());
+        csv.add(&json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "amount": "1.5", "id": "=1" }));
+        let text = csv.into_text();
+        let line = text.lines().nth(1).unwrap_or_default();
+        assert!(line.starts_with("7,2026-11-01T00:00:00Z,settle,") && line.contains(",'=1,"), "{line}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Texts of the API reference. The descriptions themselves are those of the OpenAPI document, in English.
+
+use super::Translation;
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Translation] = &[
+    ("API", "API", "API"),
+    ("The API serves this document as JSON at /openapi.json, in OpenAPI 3.1.", "Die API liefert dieses Dokument als JSON unter /openapi.json, in OpenAPI 3.1. Die Beschreibungen sind auf Englisch.", "L’API fournit ce document en JSON à /openapi.json, en OpenAPI 3.1. Les descriptions sont en anglais."),
+    ("Operation", "Operation", "Opération"),
+    ("All operations", "Alle Operationen", "Toutes les opérations"),
+    ("Description", "Beschreibung", "Description"),
+    ("Schemas", "Schemata", "Schémas"),
+    ("Schema", "Schema", "Schéma"),
+    ("Example", "Beispiel", "Exemple"),
+    ("{0}. {1}", "{0}. {1}", "{0}. {1}"),
+    ("{0} ({1})", "{0} ({1})", "{0} ({1})"),
+    ("{0}, variant {1}", "{0}, Variante {1}", "{0}, variante {1}"),
+    ("This operation needs no API key.", "Diese Operation braucht keinen API-Schlüssel.", "Cette opération ne nécessite pas de clé d’API."),
+    ("This operation needs an API key.", "Diese Operation braucht einen API-Schlüssel.", "Cette opération nécessite une clé d’API."),
+    ("Parameters", "Parameter", "Paramètres"),
+    ("Parameter", "Parameter", "Paramètre"),
+    ("Part of the request", "Teil der Anfrage", "Partie de la requête"),
+    ("path", "Pfad", "chemin"),
+    ("query", "Query", "requête"),
+    ("header", "Header", "en-tête"),
+    ("Request body, {0}", "Body der Anfrage, {0}", "Corps de la requête, {0}"),
+    ("Member", "Element", "Membre"),
+    ("Type", "Typ", "Type"),
+    ("Required", "Pflicht", "Obligatoire"),
+    ("Responses", "Antworten", "Réponses"),
+    ("Errors", "Fehler", "Erreurs"),
+    ("Codes", "Codes", "Codes"),
+    ("Content type", "Inhaltstyp", "Type de contenu"),
+    ("No members are listed.", "Es sind keine Elemente aufgeführt.", "Aucun membre n’est listé."),
+    ("at least {0}", "mindestens {0}", "au moins {0}"),
+    ("at most {0}", "höchstens {0}", "au plus {0}"),
+    ("at least {0} characters", "mindestens {0} Zeichen", "au moins {0} caractères"),
+    ("at most {0} characters", "höchstens {0} Zeichen", "au plus {0} caractères"),
+    ("at least {0} items", "mindestens {0} Einträge", "au moins {0} éléments"),
+    ("at most {0} items", "höchstens {0} Einträge", "au plus {0} éléments"),
+    ("default {0}", "Standard {0}", "par défaut {0}"),
+    ("format {0}", "Format {0}", "format {0}"),
+];

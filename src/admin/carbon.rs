@@ -1,0 +1,177 @@
+//! Admin request for the carbon report: the footprint of a period in the form that ESRS E1 asks of customers for scope 3,
+//! category 1, of one account or of all.
+
+use super::credits::requested_account;
+use super::invoice::{invoice_refusal, sums_json};
+use super::request::{AdminRequest, LedgerReply};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::billing::Ledger;
+use crate::billing::invoice::{InvoiceFigures, InvoiceSums, read_figures};
+use crate::billing::rollups::query::account_names;
+use crate::storage::stores::Stores;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::ledger::LedgerStore;
+use penstock_usage::{RangeError, UsageRange};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+const QUERY: [&str; 4] = ["account", "from", "to", "accounts"];
+/// Grams in a tonne.
+const GRAMS_PER_TONNE: u32 = 1_000_000;
+/// Decimal places of an intensity.
+const INTENSITY_PLACES: u32 = 9;
+
+/// Routes of the carbon report.
+pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
+    "/admin/carbon",
+    "carbonReport",
+    "Reports the footprint of a period by ESRS E1, scope 3 category 1: by country, provider and month, of all accounts or of one",
+    RouteHandler::Ledger(|vault, ledger, asked| Box::pin(carbon(vault, ledger, asked))),
+)
+.with_query_parameters(&QUERY)
+.with_response(200, report_schema)];
+
+/// Returns the OpenAPI schema of the report.
+fn report_schema() -> Value {
+    let grams =
+        |text: &str| json!({ "type": "string", "description": format!("{text}, grams of CO2 equivalent.") });
+    let per = |text: &str| json!({ "type": ["string", "null"], "description": format!("{text}; `null` without any.") });
+    let row = json!({ "type": "object", "properties": {
+        "gross_location_g_co2e": grams("Gross emissions, location-based, embodied ones included"),
+        "gross_market_g_co2e": grams("Gross emissions, market-based, embodied ones included"),
+        "carbon_location_low_g_co2e": grams("Lower limit of the operational emissions, location-based"),
+        "carbon_location_high_g_co2e": grams("Upper limit of the operational emissions, location-based"),
+        "energy_kwh": { "type": "string" },
+        "contract_energy_kwh": { "type": "string", "description": "Energy under the providers' contracts for renewable power." },
+        "grid_renewable_energy_kwh": { "type": "string", "description": "Renewable share of the grid in the rest of the energy." },
+        "location_g_per_eur": per("Gross location-based grams per EUR"),
+        "location_g_per_million_tokens": per("Gross location-based grams per million tokens"),
+    } });
+    let rows = |text: &str| json!({ "type": "array", "items": row.clone(), "description": text });
+    json!({ "type": "object", "properties": {
+        "object": { "const": "carbon_report" },
+        "account": { "type": ["string", "null"], "description": "`null` for all accounts." },
+        "from": { "type": "string" },
+        "to": { "type": "string" },
+        "total": row.clone(),
+        "countries": rows("Sums by country."),
+        "providers": rows("Sums by provider."),
+        "months": rows("Sums by month, UTC."),
+        "accounts": rows("Sums by account, if the query asks for them."),
+        "methods": { "type": "array", "items": { "type": "string" } },
+        "grids": { "type": "array", "items": { "type": "string" } },
+        "contracts": { "type": "array", "items": { "type": "string" } },
+    } })
+}
+
+async fn carbon(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+    let account = requested_account(vault, ledger, asked, &QUERY).await?;
+    let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
+        .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+    let with_accounts = account.is_none() && asked.query("accounts", &QUERY)? == Some("true");
+    let store = ledger.store.clone();
+    let work = move || report(&store, account.as_deref(), range, with_accounts);
+    let read = tokio::task::spawn_blocking(work).await;
+    Ok(LedgerReply::Json(200, read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))?))
+}
+
+fn report(
+    store: &LedgerStore,
+    account: Option<&str>,
+    range: UsageRange,
+    with_accounts: bool,
+) -> Result<Value, ApiError> {
+    let figures = read_figures(store, account.unwrap_or_default(), range).map_err(invoice_refusal)?;
+    let mut accounts = BTreeMap::new();
+    if with_accounts {
+        for name in account_names(store).map_err(|error| invoice_refusal(error.into()))? {
+            let total = read_figures(store, &name, range).map_err(invoice_refusal)?.total;
+            if total != InvoiceSums::default() {
+                accounts.insert(name.to_string(), total);
+            }
+        }
+    }
+    let by = |name: &str, groups: &BTreeMap<String, InvoiceSums>| {
+        let row = |(group, sums): (&String, &InvoiceSums)| {
+            let mut row = Map::from_iter([(name.to_owned(), Value::from(group.as_str()))]);
+            row.extend(report_sums(sums));
+            Value::Object(row)
+        };
+        groups.iter().map(row).collect::<Vec<_>>()
+    };
+    Ok(json!({
+        "object": "carbon_report",
+        "account": account,
+        "from": range.from.to_string(),
+        "to": range.to.to_string(),
+        "total": Value::Object(report_sums(&figures.total)),
+        "countries": by("country", &grouped(figures.locations.iter(), |location| country_of(location))),
+        "providers": by("provider", &grouped(figures.providers.iter(), |provider| provider.to_string())),
+        "months": by("month", &months(&figures)),
+        "accounts": by("account", &accounts),
+        "methods": figures.methods,
+        "grids": figures.grids,
+        "contracts": figures.contracts,
+    }))
+}
+
+/// Adds groups up by a name that follows from theirs.
+fn grouped<'f, N: 'f + ?Sized>(
+    groups: impl Iterator<Item = (&'f std::sync::Arc<N>, &'f InvoiceSums)>,
+    name: impl Fn(&N) -> String,
+) -> BTreeMap<String, InvoiceSums> {
+    let mut sums: BTreeMap<String, InvoiceSums> = BTreeMap::new();
+    for (group, of) in groups {
+        sums.entry(name(group)).or_default().merge(of);
+    }
+    sums
+}
+
+fn months(figures: &InvoiceFigures) -> BTreeMap<String, InvoiceSums> {
+    let mut sums: BTreeMap<String, InvoiceSums> = BTreeMap::new();
+    for (day, of) in &figures.days {
+        sums.entry(day.get(..7).unwrap_or(day).to_owned()).or_default().merge(of);
+    }
+    sums
+}
+
+/// Returns the country in the name of a location, such as `Paris, France`; empty for requests without an answer.
+fn country_of(location: &str) -> String {
+    location.rsplit_once(", ").map_or(location, |(_, country)| country).to_owned()
+}
+
+/// Returns the sums of an invoice with gross emissions, intensities and the origin of the energy.
+fn report_sums(sums: &InvoiceSums) -> Map<String, Value> {
+    let of = &sums.usage.billed;
+    let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
+    let location = of.carbon_g.saturating_add(sums.embodied_g);
+    let market = sums.market_g.saturating_add(sums.embodied_g);
+    let tokens = Decimal::from(of.input.saturating_add(of.output));
+    let per = |amount: Decimal, divisor: Decimal, scale: u32| {
+        let ratio = amount.checked_mul(Decimal::from(scale)).and_then(|amount| amount.checked_div(divisor));
+        ratio
+            .filter(|_| divisor > Decimal::ZERO)
+            .map_or(Value::Null, |ratio| exact(ratio.round_dp(INTENSITY_PLACES)))
+    };
+    let tonnes =
+        |grams: Decimal| exact(grams.checked_div(Decimal::from(GRAMS_PER_TONNE)).unwrap_or_default());
+    let mut members = sums_json(sums);
+    members.extend(
+        [
+            ("gross_location_g_co2e", exact(location)),
+            ("gross_market_g_co2e", exact(market)),
+            ("gross_location_t_co2e", tonnes(location)),
+            ("gross_market_t_co2e", tonnes(market)),
+            ("contract_energy_kwh", exact(sums.contract_kwh)),
+            ("grid_renewable_energy_kwh", exact(sums.grid_renewable_kwh)),
+            ("location_g_per_eur", per(location, of.eur, 1)),
+            ("market_g_per_eur", per(market, of.eur, 1)),
+            ("location_g_per_million_tokens", per(location, tokens, GRAMS_PER_TONNE)),
+            ("market_g_per_million_tokens", per(market, tokens, GRAMS_PER_TONNE)),
+            ("kwh_per_million_tokens", per(of.kwh, tokens, GRAMS_PER_TONNE)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    members
+}

@@ -1,0 +1,164 @@
+//! Reports and exports, on both sites: carbon report, usage, charges by provider and day, and ledger entries.
+
+use super::answer::{ConsoleAnswer, refused_form_blocks};
+use super::invoice::csv_style;
+use super::pages::PageContext;
+use penstock_console::Block;
+use penstock_console::pages as blocks;
+use penstock_core::calendar::UtcDay;
+use penstock_core::{ApiError, ErrorCode};
+use serde_json::Value;
+
+/// Content type of every export.
+const CSV: &str = "text/csv; charset=utf-8";
+/// Maximum number of pages of the ledger in one file.
+const MAX_LEDGER_PAGES: usize = 10;
+
+/// Returns the first and the last day that the query names; by default the present year up to today.
+fn period(page: &PageContext<'_>) -> (String, String) {
+    let today = UtcDay::from_unix(page.console.app.clock.unix_seconds()).to_string();
+    let given = |name: &str| page.request.query(name).filter(|day| !day.is_empty()).map(str::to_owned);
+    let new_year = format!("{}-01-01", today.get(..4).unwrap_or("1970"));
+    (given("from").unwrap_or(new_year), given("to").unwrap_or(today))
+}
+
+/// Returns the account of the query, where all accounts can be reported.
+fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
+    page.request.query("account").map(str::trim).unwrap_or_default()
+}
+
+/// Shows the refusal of a field of the form at the field; other refusals are returned.
+fn at_field(mut form: penstock_console::Form, refusal: ApiError) -> Result<Vec<Block>, ApiError> {
+    if refusal.param.is_none() || refusal.code == ErrorCode::Internal {
+        return Err(refusal);
+    }
+    form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+    Ok(refused_form_blocks(form, &refusal))
+}
+
+/// Reads the carbon report. `with_accounts` adds a row for each account.
+async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Value, ApiError> {
+    let (from, to) = period(page);
+    let mut query = vec![("from", from.as_str()), ("to", to.as_str())];
+    query.extend(Some(("account", account(page))).filter(|(_, account)| !account.is_empty()));
+    query.extend(with_accounts.then_some(("accounts", "true")));
+    page.get("/admin/carbon", &query).await
+}
+
+/// Returns the carbon report at `path`; `for_all` is true where it can have all accounts.
+///
+/// # Errors
+/// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
+pub async fn carbon_page(page: &PageContext<'_>, path: &str, for_all: bool) -> Result<Vec<Block>, ApiError> {
+    let (from, to) = period(page);
+    let form = blocks::carbon_form(path, &from, &to, for_all.then(|| account(page)));
+    match read_carbon(page, false).await {
+        Ok(report) => {
+            Ok([Block::Form(form)].into_iter().chain(blocks::carbon_blocks(&report, path)).collect())
+        }
+        Err(refusal) => at_field(form, refusal),
+    }
+}
+
+/// Returns the carbon report as CSV; with a row for each account, if it is about all of them.
+///
+/// # Errors
+/// Returns 400 if the style is invalid, or the refusal of the admin API.
+pub async fn carbon_csv(page: &PageContext<'_>, for_all: bool) -> Result<ConsoleAnswer, ApiError> {
+    let style = csv_style(page)?;
+    let report = read_carbon(page, for_all && account(page).is_empty()).await?;
+    let name = file_name("carbon", &report);
+    Ok(ConsoleAnswer::file_answer(CSV, name, blocks::carbon_csv(&report, style).into_bytes()))
+}
+
+/// Returns usage as CSV: a row for each day and group, by one of these dimensions.
+///
+/// # Errors
+/// Returns 400 if the style is invalid, or the refusal of the admin API.
+pub async fn usage_csv(
+    page: &PageContext<'_>,
+    dimensions: &'static [(&'static str, &'static str)],
+) -> Result<ConsoleAnswer, ApiError> {
+    let style = csv_style(page)?;
+    let chosen = page.request.query("by").unwrap_or("model");
+    let by = dimensions.iter().map(|(name, _)| *name).find(|name| *name == chosen).unwrap_or("model");
+    let columns: &[&'static str] = if by == "day" { &["day"] } else { &["day", by] };
+    let group_by = columns.join(",");
+    let mut query = vec![("group_by", group_by.as_str())];
+    let given = ["from", "to"].map(|name| (name, page.request.query(name).unwrap_or_default()));
+    query.extend(given.into_iter().filter(|(_, day)| !day.is_empty()));
+    let usage = page.get("/admin/usage", &query).await?;
+    let text = blocks::usage_csv(&usage, columns, page.sees_money(), style);
+    Ok(ConsoleAnswer::file_answer(CSV, file_name("usage", &usage), text.into_bytes()))
+}
+
+/// Returns the charges of the period of the query, grouped by these dimensions.
+async fn read_charges(page: &PageContext<'_>, group_by: &str) -> Result<Value, ApiError> {
+    let given = ["from", "to", "account"];
+    let given = given.map(|name| (name, page.request.query(name).map(str::trim).unwrap_or_default()));
+    let mut query = vec![("group_by", group_by)];
+    query.extend(given.into_iter().filter(|(_, value)| !value.is_empty()));
+    page.get("/admin/usage", &query).await
+}
+
+/// Returns the page of the ledger: charges by provider and day, and links to the exports.
+///
+/// # Errors
+/// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
+pub async fn ledger_page(page: &PageContext<'_>, path: &str) -> Result<Vec<Block>, ApiError> {
+    let given = |name: &str| page.request.query(name).unwrap_or_default().to_owned();
+    match (read_charges(page, "provider").await, read_charges(page, "day").await) {
+        (Ok(providers), Ok(days)) => {
+            let value = |name: &str| match name {
+                "account" => given(name),
+                day => providers.get(day).and_then(Value::as_str).unwrap_or_default().to_owned(),
+            };
+            let form = Block::Form(blocks::ledger_form(path, value));
+            let shown = blocks::ledger_blocks(&providers, &days, account(page));
+            Ok([form].into_iter().chain(shown).collect())
+        }
+        (Err(refusal), _) | (_, Err(refusal)) => at_field(blocks::ledger_form(path, given), refusal),
+    }
+}
+
+/// Returns the charges by provider and day as CSV.
+///
+/// # Errors
+/// Returns 400 if the style is invalid, or the refusal of the admin API.
+pub async fn reconciliation_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
+    let style = csv_style(page)?;
+    let usage = read_charges(page, "day,provider").await?;
+    let text = blocks::usage_csv(&usage, &["day", "provider"], true, style);
+    Ok(ConsoleAnswer::file_answer(CSV, file_name("reconciliation", &usage), text.into_bytes()))
+}
+
+/// Returns the ledger's entries of the period as CSV.
+///
+/// # Errors
+/// Returns 400 if the style is invalid or the period has too many entries, or the refusal of the admin API.
+pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
+    let mut table = blocks::ledger_csv(csv_style(page)?);
+    let (from, to) = period(page);
+    let account = account(page);
+    let mut after = None::<String>;
+    for _ in 0..MAX_LEDGER_PAGES {
+        let mut query = vec![("from", from.as_str()), ("to", to.as_str())];
+        query.extend(Some(("account", account)).filter(|(_, account)| !account.is_empty()));
+        query.extend(after.iter().map(|after| ("after", after.as_str())));
+        let found = page.get("/admin/ledger/entries", &query).await?;
+        found.get("data").and_then(Value::as_array).into_iter().flatten().for_each(|row| table.add(row));
+        after = found.get("next").and_then(Value::as_u64).map(|next| next.to_string());
+        if after.is_none() {
+            let name = format!("ledger-{from}-{to}.csv");
+            return Ok(ConsoleAnswer::file_answer(CSV, name, table.into_text().into_bytes()));
+        }
+    }
+    let expected = "from: the period has too many entries for one file; expected fewer days or one account";
+    Err(ApiError::invalid("from", expected))
+}
+
+/// Returns the file name of an export. It contains the days, which the admin API has validated.
+fn file_name(kind: &str, report: &Value) -> String {
+    let day = |name: &str| report.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!("{kind}-{}-{}.csv", day("from"), day("to"))
+}

@@ -1,0 +1,94 @@
+//! Download of a file by its account holder: the contents are read in pieces while they are sent, so that a large file
+//! needs little memory.
+
+use super::pages::PageContext;
+use crate::console::HEADERS;
+use crate::proxy::downstream::Downstream;
+use crate::proxy::endpoint::content_disposition;
+use crate::proxy::response::head::ResponseHead;
+use crate::storage::files::{FileContents, FileError, FileManager};
+use crate::telemetry::request_id::RequestId;
+use bytes::Bytes;
+use penstock_console::pages::percent_encode;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::files::FileRecord;
+use pingora_core::protocols::http::ServerSession;
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Maximum number of bytes per read of a file.
+const READ_BYTES: usize = 256 << 10;
+/// Timeout of sending one piece.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Opened file, whose contents are sent as a response.
+pub struct FileDownload {
+    files: Arc<FileManager>,
+    opened: Arc<(FileRecord, FileContents)>,
+    /// First piece, read before the response head is sent, so that damage is an error and not a truncated file.
+    first: Bytes,
+}
+
+impl fmt::Debug for FileDownload {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "FileDownload({})", self.opened.0.id)
+    }
+}
+
+impl FileDownload {
+    /// Opens the file of the page. The admin API checks that it belongs to the account of the person.
+    ///
+    /// # Errors
+    /// Returns 404 for a file that does not exist, expired or belongs to another account, and an error if its contents
+    /// cannot be read.
+    pub async fn open(page: &PageContext<'_>) -> Result<Self, ApiError> {
+        let found = page.get(&format!("/admin/files/{}", percent_encode(&page.id)), &[]).await?;
+        let key = found.get("key").and_then(Value::as_str).unwrap_or_default();
+        let app = &page.console.app;
+        let record = app.files.get(key, &page.id, app.expiry_check()).await?;
+        let files = app.files.clone();
+        let reader = files.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            let contents = reader.open_contents(&record).map_err(FileError::Disk)?;
+            Ok(Arc::new((record, contents)))
+        });
+        let opened = opened.await.unwrap_or(Err(FileError::ThreadEnded));
+        let opened = opened.map_err(|error| error.to_api_error())?;
+        let first = files.read(&opened, 0, READ_BYTES).await.map_err(|error| error.to_api_error())?;
+        if first.is_empty() && opened.0.bytes > 0 {
+            return Err(ApiError::new(ErrorCode::Internal));
+        }
+        Ok(Self { files, opened, first })
+    }
+
+    /// Sends the file. If its contents can no longer be read, the connection ends early.
+    pub async fn send(self, session: &mut ServerSession, id: &RequestId) {
+        let Self { files, opened, first } = self;
+        let length = opened.0.bytes;
+        let mut head = ResponseHead::new(200, id)
+            .with("cache-control", "private, no-store")
+            .with("content-disposition", content_disposition(&opened.0.filename));
+        for (name, value) in HEADERS {
+            head = head.with(name, value);
+        }
+        let caller = &mut Downstream::new(session, None);
+        let is_head = *caller.method() == http::Method::HEAD;
+        let is_sent = head.send_head(caller, "application/jsonl", length).await.is_ok();
+        let (mut piece, mut sent) = (first, 0);
+        while is_sent && !is_head && length > 0 {
+            sent += piece.len() as u64;
+            let written = timeout(WRITE_TIMEOUT, caller.write_response_body(piece, sent >= length)).await;
+            if sent >= length || !matches!(written, Ok(Ok(()))) {
+                return;
+            }
+            let left = usize::try_from(length - sent).unwrap_or(READ_BYTES);
+            piece = match files.read(&opened, sent, left.min(READ_BYTES)).await {
+                Ok(next) if !next.is_empty() => next,
+                _ => return,
+            };
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Forms that change accounts and users: name and limits, suspension, corrections of the ledger, and roles.
+
+use crate::console::actions::{
+    ActionDefinition, admin_call, completion_message, decimal_point, fields_json, limits_json, member_text,
+    without_confirmation,
+};
+use crate::console::confirmation::Confirmation;
+use crate::console::request::ConsoleRequest;
+use http::Method;
+use penstock_console::Text;
+use penstock_console::pages::{account_form, correction_form, percent_encode, user_role_form};
+use penstock_storage::users::UserRole::{Admin, Finance};
+use serde_json::{Value, json};
+
+/// Form that changes the name and the limits of an account.
+pub const CHANGE_ACCOUNT: ActionDefinition = ActionDefinition {
+    path: "/console/accounts/{id}/change",
+    roles: &[Admin],
+    build: |request, id| {
+        let name = request.field("name").trim();
+        let body = json!({ "name": (!name.is_empty()).then_some(name), "limits": limits_json(request) });
+        admin_call(Method::PATCH, admin_account(id), body)
+    },
+    page: |_, id| account_path(id),
+    show: |answer| completion_message("The account {0} was changed.", [member_text(answer, "id")]),
+    form: Some(|_, id| account_form(&json!({ "id": id }))),
+    confirm: without_confirmation,
+};
+
+/// Form that suspends an account.
+pub const SUSPEND_ACCOUNT: ActionDefinition = ActionDefinition {
+    path: "/console/accounts/{id}/suspend",
+    roles: &[Admin],
+    build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "suspended" })),
+    page: |_, id| account_path(id),
+    show: |answer| completion_message("The account {0} is suspended.", [member_text(answer, "id")]),
+    form: None,
+    confirm: |_, id| {
+        Some(Confirmation {
+            question: "Suspend the account {0}? Requests with its keys are refused at once.",
+            values: vec![Text::Data(id.to_owned())],
+            object: None,
+            submit: "Suspend",
+            fields: &[],
+        })
+    },
+};
+
+/// Form that resumes a suspended account.
+pub const RESUME_ACCOUNT: ActionDefinition = ActionDefinition {
+    path: "/console/accounts/{id}/resume",
+    roles: &[Admin],
+    build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "active" })),
+    page: |_, id| account_path(id),
+    show: |answer| completion_message("The account {0} is active.", [member_text(answer, "id")]),
+    form: None,
+    confirm: without_confirmation,
+};
+
+/// Form that corrects a charge or a grant of an account.
+pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
+    path: "/console/accounts/{id}/correct",
+    roles: &[Admin, Finance],
+    build: |request, id| admin_call(Method::POST, "/admin/credits/correct".into(), correction(request, id)),
+    page: |_, id| account_path(id),
+    show: |answer| {
+        completion_message(
+            "The entry was corrected by entry {0} of the ledger.",
+            [member_text(answer, "entry")],
+        )
+    },
+    form: Some(|request, id| correction_form(id, request.field("id"))),
+    confirm: without_confirmation,
+};
+
+/// Form that changes the role of a user.
+pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
+    path: "/console/users/{id}/role",
+    roles: &[Admin],
+    build: |request, id| {
+        let path = format!("/admin/users/{}", percent_encode(id));
+        admin_call(Method::PATCH, path, fields_json(request, &["role"]))
+    },
+    page: |_, _| "/console/users".into(),
+    show: |answer| {
+        completion_message(
+            "The user {0} has the role {1} from the next sign-in on.",
+            [member_text(answer, "name"), member_text(answer, "role")],
+        )
+    },
+    form: Some(|request, id| user_role_form(id, request.field("role"))),
+    confirm: without_confirmation,
+};
+
+/// Returns the request for a correction: the entry, its new amount, and the account that it has to belong to.
+fn correction(request: &ConsoleRequest, account: &str) -> Value {
+    let mut body = fields_json(request, &["id", "note"]);
+    let value = |name: &str| request.field(name).trim();
+    let entry = value("entry");
+    let wallet = if value("wallet") == "kwh" { "kwh" } else { "credits" };
+    if let Some(members) = body.as_object_mut() {
+        members.insert("account".to_owned(), account.into());
+        members.insert("entry".to_owned(), entry.parse::<u64>().map_or_else(|_| json!(entry), Value::from));
+        if !value("credits").is_empty() {
+            let amount = decimal_point(value("credits"), request.language);
+            members.insert(wallet.to_owned(), amount.into());
+        }
+    }
+    body
+}
+
+fn admin_account(id: &str) -> String {
+    format!("/admin/accounts/{}", percent_encode(id))
+}
+
+/// Returns the path of the page of an account.
+pub fn account_path(id: &str) -> String {
+    format!("/console/accounts/{}", percent_encode(id))
+}

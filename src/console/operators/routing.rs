@@ -1,0 +1,95 @@
+//! Pages about routing and latency: why an offer is chosen for a request, and the time to the first token.
+
+use crate::console::answer::refused_form_blocks;
+use crate::console::pages::PageContext;
+use penstock_console::Block;
+use penstock_console::pages::{self as blocks, ROUTING_FIELDS, percent_encode};
+use penstock_core::{ApiError, ErrorCode};
+use serde_json::Value;
+
+/// Path of the page of the time to the first token.
+pub const LATENCY_PATH: &str = "/console/latency";
+
+/// Parameters of the explanation that are amounts, which may have a decimal comma.
+const AMOUNTS: [&str; 3] = ["max_input_cost", "max_carbon_intensity", "min_speed_tps"];
+
+/// Returns the page that explains a hypothetical request, or a past one.
+///
+/// # Errors
+/// Returns the refusal of the admin API, unless it concerns a field of a form: that one is shown at the field.
+pub async fn routing_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let models = page.get("/admin/models", &[]).await?;
+    let wanted = page.request.query("request").unwrap_or_default().trim();
+    if wanted.is_empty() {
+        let given = |name: &str| page.request.query(name).unwrap_or_default().trim().to_owned();
+        return explanation(page, &models, given).await;
+    }
+    match page.get(&format!("/admin/requests/{}", percent_encode(wanted)), &[]).await {
+        Ok(request) => {
+            let member = |name: &str| match request.get(name) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Number(number)) => number.to_string(),
+                _ => String::new(),
+            };
+            let given = |name: &str| match name {
+                "prompt_tokens" => member("input_tokens"),
+                "model" | "flavor" => member(name),
+                _ => String::new(),
+            };
+            let mut shown = blocks::past_request_blocks(&request);
+            shown.extend(explanation(page, &models, given).await?);
+            Ok(shown)
+        }
+        Err(refusal) if refusal.code == ErrorCode::NotFound => {
+            let mut form = blocks::past_request_form(wanted);
+            form.restore_values(&[], Some(("request", &*refusal.message)));
+            Ok(refused_form_blocks(form, &refusal))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns the forms, and the explanation of the request that `given` describes; without a model, of the first one.
+async fn explanation(
+    page: &PageContext<'_>,
+    models: &Value,
+    given: impl Fn(&str) -> String,
+) -> Result<Vec<Block>, ApiError> {
+    let first = models.pointer("/data/0/id").and_then(Value::as_str).unwrap_or_default();
+    let value = |name: &str| match given(name) {
+        text if name == "model" && text.is_empty() => first.to_owned(),
+        text if AMOUNTS.contains(&name) => {
+            crate::console::actions::decimal_point(&text, page.request.language)
+        }
+        text => text,
+    };
+    let mut form = blocks::routing_form(models, &given);
+    let query: Vec<(&str, String)> = ROUTING_FIELDS.iter().map(|name| (*name, value(name))).collect();
+    let query: Vec<(&str, &str)> =
+        query.iter().map(|(name, text)| (*name, &**text)).filter(|(_, text)| !text.is_empty()).collect();
+    let past = Block::Form(blocks::past_request_form(""));
+    match page.get("/admin/routing", &query).await {
+        Ok(explained) => {
+            let mut shown = blocks::routing_blocks(&explained, page.sees_money());
+            shown.extend([Block::Form(form), past]);
+            Ok(shown)
+        }
+        Err(refusal) if refusal.param.is_some() => {
+            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            Ok(refused_form_blocks(form, &refusal))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns the page with the time to the first token in the last hour.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+pub async fn latency_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let by = page.request.query("by").filter(|by| *by == "provider").unwrap_or("model");
+    let latency = page.get("/admin/latency", &[("by", by)]).await?;
+    let mut shown = blocks::latency_blocks(&latency);
+    shown.push(Block::Form(blocks::latency_form(LATENCY_PATH, by)));
+    Ok(shown)
+}

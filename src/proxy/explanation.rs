@@ -1,0 +1,171 @@
+//! Explanation of the candidates of a request: the offers in the order of a flavor with the terms of their scores, and
+//! the offers that cannot serve the request, each with its reason. It uses the checks and the scores of real requests.
+
+use crate::proxy::context_window::WindowFit;
+use crate::proxy::failover::{expected_output, fit_of, missing_ability};
+use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
+use crate::upstream::offer::{OfferState, SelectionTime};
+use penstock_core::{ApiError, InferenceRequest, OfferFilter};
+use penstock_dialect::parameters::has_engine_constraint;
+use penstock_routing::{Candidate, ExplainedOffer, Flavor, explain_plan};
+use penstock_tokens::{CountMethod, TokenCount};
+use std::sync::Arc;
+
+/// Reason for which an offer cannot serve a request.
+#[derive(Debug)]
+pub enum ExclusionReason {
+    /// The key may not use the model.
+    KeyPolicy,
+    /// The offer lacks something that the request needs.
+    Capability(ApiError),
+    /// The offer does not meet these filters of the request.
+    Filters(Vec<OfferFilter>),
+    /// The prompt alone exceeds the context window of the offer.
+    ContextWindow,
+}
+
+impl ExclusionReason {
+    /// Returns the name of the reason: `key`, the parameter that the offer lacks, the first unmet filter, or
+    /// `context_window`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::KeyPolicy => "key".to_owned(),
+            Self::Capability(refusal) => refusal.param.as_deref().unwrap_or("capability").to_owned(),
+            Self::Filters(filters) => filters.first().map(ToString::to_string).unwrap_or_default(),
+            Self::ContextWindow => "context_window".to_owned(),
+        }
+    }
+
+    /// Returns the reason as a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::KeyPolicy => "This API key may not use this model.".to_owned(),
+            Self::Capability(refusal) => refusal.message.to_string(),
+            Self::Filters(filters) => {
+                let names: Vec<&str> = filters.iter().map(|filter| filter.name()).collect();
+                format!("The offer does not meet the filters {}.", names.join(", "))
+            }
+            Self::ContextWindow => "The prompt exceeds the context window of this offer.".to_owned(),
+        }
+    }
+}
+
+/// Candidate of an explained request.
+pub struct ExplainedCandidate {
+    /// Offer of the candidate.
+    pub offer: Arc<OfferState>,
+    /// Values that were scored.
+    pub candidate: Candidate,
+    /// Group and score.
+    pub explained: ExplainedOffer,
+    /// Fit of the request into the context window of the offer.
+    pub fit: WindowFit,
+    /// True if the offer meets the filters only because its speed is unknown.
+    pub is_unsure: bool,
+}
+
+/// Order of the offers for one flavor.
+pub struct RouteExplanation {
+    /// Flavor by which the offers are ordered.
+    pub flavor: &'static dyn Flavor,
+    /// Candidates, best first.
+    pub candidates: Vec<ExplainedCandidate>,
+    /// Offers that cannot serve the request.
+    pub excluded: Vec<(Arc<OfferState>, ExclusionReason)>,
+    /// Expected number of output tokens, which is the same for each offer.
+    pub output_tokens: u64,
+}
+
+/// Candidate before its score.
+struct AbleOffer {
+    offer: Arc<OfferState>,
+    fit: WindowFit,
+    is_unsure: bool,
+}
+
+/// Explains the order of a model's offers for a request with this number of prompt tokens. `has_permission` is false if
+/// the key of the request may not use the model.
+#[must_use]
+pub fn explain_routes(
+    live: &ConfigSnapshot,
+    model: &ModelState,
+    (ask, prompt_tokens): (&InferenceRequest, u64),
+    flavor: &'static dyn Flavor,
+    has_permission: bool,
+    moment: SelectionTime,
+) -> RouteExplanation {
+    let output_tokens = expected_output(live, model, ask, moment.steady);
+    let count = TokenCount { tokens: prompt_tokens, method: CountMethod::Exact };
+    let constrained = has_engine_constraint(ask);
+    let (mut able, mut excluded) = (Vec::new(), Vec::new());
+    for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
+        let fit = fit_of(Some(count), offer, ask);
+        match exclusion(offer, ask, (has_permission, constrained), flavor.is_low_priority(), moment) {
+            Some(reason) => excluded.push((offer.clone(), reason)),
+            None => {
+                able.push(AbleOffer { offer: offer.clone(), fit, is_unsure: is_unsure(offer, ask, moment) })
+            }
+        }
+    }
+    // If the prompt fits no window, all offers stay candidates, as for a request.
+    if able.iter().any(|one| one.fit != WindowFit::TooLong) {
+        let (fits, too_long): (Vec<AbleOffer>, Vec<AbleOffer>) =
+            able.into_iter().partition(|one| one.fit != WindowFit::TooLong);
+        excluded.extend(too_long.into_iter().map(|one| (one.offer, ExclusionReason::ContextWindow)));
+        able = fits;
+    }
+    let candidates = ranked(&able, flavor, (prompt_tokens, output_tokens), moment);
+    RouteExplanation { flavor, candidates, excluded, output_tokens }
+}
+
+/// Returns the reason for which an offer cannot serve the request, apart from its context window.
+fn exclusion(
+    offer: &OfferState,
+    ask: &InferenceRequest,
+    (has_permission, constrained): (bool, bool),
+    is_batch: bool,
+    moment: SelectionTime,
+) -> Option<ExclusionReason> {
+    if !has_permission {
+        return Some(ExclusionReason::KeyPolicy);
+    }
+    if let Some(refusal) = missing_ability(offer, ask, constrained, moment) {
+        return Some(ExclusionReason::Capability(refusal));
+    }
+    let filters = ask.filters.as_ref()?;
+    let facts = offer.filter_facts(moment, is_batch);
+    let unmet = OfferFilter::ALL.into_iter().filter(|filter| !filters.allows(*filter, &facts));
+    Some(unmet.collect::<Vec<_>>()).filter(|unmet| !unmet.is_empty()).map(ExclusionReason::Filters)
+}
+
+fn is_unsure(offer: &OfferState, ask: &InferenceRequest, moment: SelectionTime) -> bool {
+    let facts = offer.filter_facts(moment, false);
+    ask.filters.as_ref().is_some_and(|filters| filters.allows_only_unmeasured_speed(&facts))
+}
+
+/// Scores the offers, and orders them as a request would, apart from the shuffle of ties.
+fn ranked(
+    able: &[AbleOffer],
+    flavor: &'static dyn Flavor,
+    (prompt, output): (u64, u64),
+    moment: SelectionTime,
+) -> Vec<ExplainedCandidate> {
+    let candidates: Vec<Candidate> = able
+        .iter()
+        .enumerate()
+        .map(|(at, one)| Candidate {
+            offer: at,
+            ..one.offer.candidate(moment.steady, prompt, output, None).0
+        })
+        .collect();
+    let explained = explain_plan(flavor, &candidates).into_iter().filter_map(|explained| {
+        let (one, candidate) = (able.get(explained.offer)?, *candidates.get(explained.offer)?);
+        let (offer, fit, is_unsure) = (one.offer.clone(), one.fit, one.is_unsure);
+        Some(ExplainedCandidate { offer, candidate, explained, fit, is_unsure })
+    });
+    let mut explained: Vec<ExplainedCandidate> = explained.collect();
+    explained.sort_by_key(|one| (one.fit, one.is_unsure));
+    explained
+}
