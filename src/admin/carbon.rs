@@ -106,7 +106,7 @@ fn report(
         "from": range.from.to_string(),
         "to": range.to.to_string(),
         "total": Value::Object(report_sums(&figures.total)),
-        "countries": by("country", &grouped(figures.locations.iter(), |location| country_of(location))),
+        "countries": by("country", &grouped(figures.locations.iter(), country_of)),
         "providers": by("provider", &grouped(figures.providers.iter(), |provider| provider.to_string())),
         "months": by("month", &months(&figures)),
         "accounts": by("account", &accounts),

@@ -47,7 +47,7 @@ pub struct ConsoleAnswer {
 #[derive(Debug)]
 pub enum AnswerStream {
     /// Events with live figures.
-    Live(LiveStream),
+    Live(Box<LiveStream>),
     /// Contents of a file.
     File(FileDownload),
 }
@@ -93,7 +93,10 @@ pub fn redirect_answer(path: &str) -> ConsoleAnswer {
 
 /// Creates the response of an event stream.
 pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
-    ConsoleAnswer { stream: Some(AnswerStream::Live(stream)), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
+    ConsoleAnswer {
+        stream: Some(AnswerStream::Live(Box::new(stream))),
+        ..ConsoleAnswer::new(200, HTML, Vec::new())
+    }
 }
 
 /// Creates the response with the contents of a file.

@@ -77,8 +77,11 @@ impl FileDownload {
         let caller = &mut Downstream::new(session, None);
         let is_head = *caller.method() == http::Method::HEAD;
         let is_sent = head.send_head(caller, "application/jsonl", length).await.is_ok();
+        if !is_sent || is_head || length == 0 {
+            return;
+        }
         let (mut piece, mut sent) = (first, 0);
-        while is_sent && !is_head && length > 0 {
+        loop {
             sent += piece.len() as u64;
             let written = timeout(WRITE_TIMEOUT, caller.write_response_body(piece, sent >= length)).await;
             if sent >= length || !matches!(written, Ok(Ok(()))) {

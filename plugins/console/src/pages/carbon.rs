@@ -199,7 +199,7 @@ fn group_table(rows: &[Value], title: &'static str, heading: &'static str, name:
             heading,
             "Requests",
             "Energy",
-            "Under renewable contracts",
+            "Under contracts",
             "Gross, location-based",
             "Operation, low",
             "Operation, high",

@@ -54,10 +54,18 @@ pub fn reference_blocks(document: &Value, root: &str) -> Vec<Block> {
             .filter(|one| one.object.pointer("/tags/0").and_then(Value::as_str) == Some(tag));
         let row = |one: Operation<'_>| {
             let path = format!("{root}api/{}", percent_encode(&one.id()));
-            vec![Cell::link(one.label(), path), Cell::text(text(one.object, "summary"))]
+            vec![
+                Cell::link(one.path.to_owned(), path),
+                Cell::text(one.method.to_ascii_uppercase()),
+                Cell::text(text(one.object, "summary")),
+            ]
         };
         let rows = of_tag.map(row).collect();
-        blocks.push(Block::Table(table(Text::Data(tag.to_owned()), vec!["Operation", "Description"], rows)));
+        blocks.push(Block::Table(table(
+            Text::Data(tag.to_owned()),
+            vec!["Path", "Method", "Description"],
+            rows,
+        )));
     }
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).into_iter().flatten();
     let links = schemas

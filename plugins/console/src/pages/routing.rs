@@ -115,7 +115,8 @@ fn flavor_blocks(flavor: &Value) -> Vec<Block> {
         flavor.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     };
     let (candidates, excluded) = (list("candidates"), list("excluded"));
-    let mut blocks = vec![Block::Heading(heading), first_notice(candidates)];
+    let mut blocks =
+        vec![Block::Heading(heading), first_notice(candidates, number(flavor, "max_intensity_ratio"))];
     if !candidates.is_empty() {
         blocks.push(Block::Table(score_table(flavor, candidates)));
     }
@@ -125,8 +126,9 @@ fn flavor_blocks(flavor: &Value) -> Vec<Block> {
     blocks
 }
 
-/// Sentence that says which offer is asked first, and why.
-fn first_notice(candidates: &[Value]) -> Block {
+/// Sentence that says which offer is asked first, and why. `ratio` is the flavor's limit of the carbon intensity, as a
+/// multiple of the lowest one.
+fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
     let Some(first) = candidates.first() else {
         return Block::Notice(NoticeKind::Error, "No offer can serve this request.".into());
     };
@@ -140,8 +142,7 @@ fn first_notice(candidates: &[Value]) -> Block {
     let term = |name: &str| Text::Quantity(number(&terms, name).unwrap_or_default(), "");
     let score = Text::Quantity(number(first, "score").unwrap_or_default(), "");
     let parts = [provider, score, term("price"), term("speed"), term("environment")];
-    let sentence =
-        Text::with("{0} has the lowest score: {1} = {2} price + {3} speed + {4} environment.", parts);
+    let sentence = Text::with("{0} comes first: score {1} = {2} price + {3} speed + {4} environment.", parts);
     let sharing: Vec<String> = shared.map(|one| text(one, "provider")).collect();
     let sentence = match sharing.len() {
         0 | 1 => sentence,
@@ -149,6 +150,13 @@ fn first_notice(candidates: &[Value]) -> Block {
             "{0} Scores that differ by at most 0.05 count as equal; these offers share the requests: {1}.",
             [sentence, sharing.join(", ").into()],
         ),
+    };
+    let is_above = candidates.iter().any(|one| text(one, "rank") == "above the carbon limit");
+    let limit =
+        "{0} Offers whose grid emits more than {1} times as much as the cleanest come after the others.";
+    let sentence = match ratio.filter(|_| is_above) {
+        Some(ratio) => Text::with(limit, [sentence, Text::Quantity(ratio, "")]),
+        None => sentence,
     };
     Block::Notice(NoticeKind::Done, sentence)
 }
@@ -255,7 +263,7 @@ fn remarks(one: &Value) -> Text {
         (is("is_speed_unknown"), "speed unknown"),
         (number(one, "predicted_seconds").is_none(), "not measured yet"),
     ];
-    let shown = facts.into_iter().filter_map(|(is_shown, fact)| is_shown.then(|| Text::from(fact)));
+    let shown = facts.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, fact)| Text::from(fact));
     shown.reduce(|one, other| Text::with("{0}, {1}", [one, other])).unwrap_or_default()
 }
 
@@ -340,7 +348,7 @@ mod tests {
     }
 
     fn notice(candidates: &[Value]) -> String {
-        match first_notice(candidates) {
+        match first_notice(candidates, Some(2.0)) {
             Block::Notice(_, text) => text.render(Language::English).into_owned(),
             other => format!("{other:?}"),
         }
@@ -351,7 +359,7 @@ mod tests {
         let one = candidate("a", 0.125, true, "usable");
         assert_eq!(
             notice(std::slice::from_ref(&one)),
-            "a has the lowest score: 0.125 = 0.125 price + 0 speed + 0 environment."
+            "a comes first: score 0.125 = 0.125 price + 0 speed + 0 environment."
         );
         let tied = notice(&[one, candidate("b", 0.15, true, "usable"), candidate("c", 0.9, false, "usable")]);
         assert!(tied.ends_with("share the requests: a, b."), "{tied}");

@@ -151,7 +151,9 @@ fn add_members(rows: &mut Vec<Row>, schema: &Value, path: &str, root: &str, dept
         ]);
         if depth + 1 < MAX_DEPTH {
             let items = member.get("items").map(|items| (items, format!("{path}[]")));
-            for (inner, path) in [(member, path.clone())].into_iter().chain(items) {
+            let variants = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+            let inline = variants.map(|variant| (variant, path.clone()));
+            for (inner, path) in [(member, path.clone())].into_iter().chain(items).chain(inline) {
                 add_members(rows, inner, &path, root, depth + 1);
             }
         }
@@ -187,11 +189,12 @@ mod tests {
         let schema = json!({ "type": "object", "required": ["a"], "properties": {
             "a": { "type": "object", "properties": { "b": { "type": "integer", "minimum": 1, "maximum": 9, "description": "Count." } } },
             "c": { "type": "array", "items": { "$ref": "#/components/schemas/File" } },
+            "d": { "anyOf": [{ "type": "null" }, { "type": "object", "properties": { "e": { "type": "string" } } }] },
         } });
         let table = &schema_tables("T", &schema, "/console/")[0];
         let shown: Vec<String> =
             table.rows.iter().map(|row| row[0].text.render(Language::English).into_owned()).collect();
-        assert_eq!(shown, ["a", "a.b", "c"]);
+        assert_eq!(shown, ["a", "a.b", "c", "d", "d.e"]);
         assert_eq!(table.rows[1][3].text.render(Language::German), "Count. (mindestens 1, höchstens 9)");
         assert_eq!(table.rows[2][1].href.as_deref(), Some("/console/api/schemas/File"));
     }

@@ -6,7 +6,8 @@ use super::Translation;
 pub(super) const ROWS: &[Translation] = &[
     ("API", "API", "API"),
     ("The API serves this document as JSON at /openapi.json, in OpenAPI 3.1.", "Die API liefert dieses Dokument als JSON unter /openapi.json, in OpenAPI 3.1. Die Beschreibungen sind auf Englisch.", "L’API fournit ce document en JSON à /openapi.json, en OpenAPI 3.1. Les descriptions sont en anglais."),
-    ("Operation", "Operation", "Opération"),
+    ("Path", "Pfad", "Chemin"),
+    ("Method", "Methode", "Méthode"),
     ("All operations", "Alle Operationen", "Toutes les opérations"),
     ("Description", "Beschreibung", "Description"),
     ("Schemas", "Schemata", "Schémas"),

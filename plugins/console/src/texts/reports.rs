@@ -27,6 +27,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("Energy, failed attempts included", "Energie, einschließlich Fehlversuche", "Énergie, tentatives échouées comprises"),
     ("Energy under renewable contracts", "Energie aus Verträgen über erneuerbaren Strom", "Énergie sous contrats renouvelables"),
     ("Renewable energy of the grid, without contracts", "Erneuerbare Energie des Netzes, ohne Verträge", "Énergie renouvelable du réseau, hors contrats"),
+    ("Under contracts", "Aus Verträgen", "Sous contrats"),
     ("Under renewable contracts", "Aus Verträgen über erneuerbaren Strom", "Sous contrats renouvelables"),
     ("{0} of the energy", "{0} der Energie", "{0} de l’énergie"),
     ("Scope 3, category 1, {0} to {1}", "Scope 3, Kategorie 1, {0} bis {1}", "Scope 3, catégorie 1, du {0} au {1}"),
