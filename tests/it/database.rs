@@ -45,7 +45,11 @@ async fn a_gateway_on_postgresql_survives_kills_and_outages_and_is_alone() {
     let home = home(&provider, Some(&server));
     let checked = home.command(&["check", "--reach"]);
     succeeded(&checked);
-    assert!(complaint(&checked).contains("The setting fsync of the database's server is off"), "{}", complaint(&checked));
+    assert!(
+        complaint(&checked).contains("The setting fsync of the database's server is off"),
+        "{}",
+        complaint(&checked)
+    );
     let (client, _) = home.key();
     succeeded(&home.command(&["credits", "grant", "default", "--credits", "10"]));
     let mut gateway = home.run().await;
