@@ -32,7 +32,7 @@ The client libraries raise an exception for either.
 
 - `Retry-After` says how many seconds to wait. For a limit (429), `x-ratelimit-reset` says the same as a Unix time.
 - `x-should-retry: false` says not to try again by itself: what is in the way stays there, or the wait is longer than a
-  minute.
+  minute, or the model wrote tool calls that cannot be passed on (a 503 without `Retry-After`).
 - Without `Retry-After`, wait longer after each attempt, and give up after a few. A 500 may be tried again as well, but
   only a few times.
 
