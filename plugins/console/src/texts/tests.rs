@@ -18,6 +18,8 @@ const EXCEPTIONS: &[&str] = &[
     "g CO₂e/EUR",
     "ESRS E1-6 scope 3 category 1",
     "FileDownload({})",
+    // Header of a download.
+    "private, no-store",
     // Author in the audit log.
     "{} from {address}",
     // Reasons of attributes.
@@ -31,6 +33,7 @@ const EXCEPTIONS: &[&str] = &[
     "the answer is too large",
     "the connection broke off",
     // Refusals with a value in them: the table of refusals has their translations.
+    "from: the period has too many entries for one file; expected fewer days or one account",
     "The name {name} belongs to another user of this gateway; ask an administrator for an invitation.",
     "The role {} may not do this; an administrator can change the role.",
     "There were too many attempts to sign in; try again in {seconds} s.",
