@@ -139,12 +139,25 @@ fn random_text() -> String {
     hex::encode(bytes.iter())
 }
 
-/// Returns the refusal for an error of the store.
+/// Returns the refusal for an error of the store. Anybody may see the page, so only the log says more.
 pub fn store_refusal(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
-        error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
+        StoreError::Unreachable { .. }
+        | StoreError::Reverted
+        | StoreError::InUse { .. }
+        | StoreError::Stuck => {
+            let message = "The database cannot be reached at the moment; try again shortly.";
+            ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
+        }
+        error => log_internal(&ApiError::with_message(ErrorCode::Internal, error.to_string())),
     }
+}
+
+/// Logs an internal error, and returns one without its details.
+pub fn log_internal(error: &ApiError) -> ApiError {
+    tracing::error!(name: "console_failed", why = %error.message);
+    ApiError::new(ErrorCode::Internal)
 }
 
 /// Runs a blocking call on a thread for blocking work.

@@ -7,7 +7,7 @@ use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
 use penstock_core::{ApiError, InferenceRequest, OfferFilter};
 use penstock_dialect::parameters::has_engine_constraint;
-use penstock_routing::{Candidate, ExplainedOffer, Flavor, explain_plan};
+use penstock_routing::{Candidate, ExplainedOffer, Flavor, OfferRank, explain_plan};
 use penstock_tokens::{CountMethod, TokenCount};
 use std::sync::Arc;
 
@@ -109,14 +109,14 @@ pub fn explain_routes(
             }
         }
     }
-    // If the prompt fits no window, all offers stay candidates, as for a request.
-    if able.iter().any(|one| one.fit != WindowFit::TooLong) {
-        let (fits, too_long): (Vec<AbleOffer>, Vec<AbleOffer>) =
-            able.into_iter().partition(|one| one.fit != WindowFit::TooLong);
-        excluded.extend(too_long.into_iter().map(|one| (one.offer, ExclusionReason::ContextWindow)));
-        able = fits;
+    // As for a request, all able offers are scored, and those with too small a window are left out afterwards; if the
+    // prompt fits no window, all stay.
+    let mut candidates = ranked(&able, flavor, (prompt_tokens, output_tokens), moment);
+    if candidates.iter().any(|one| one.fit != WindowFit::TooLong) {
+        let too_long = candidates.extract_if(.., |one| one.fit == WindowFit::TooLong);
+        excluded.extend(too_long.map(|one| (one.offer, ExclusionReason::ContextWindow)));
     }
-    let candidates = ranked(&able, flavor, (prompt_tokens, output_tokens), moment);
+    mark_first(&mut candidates);
     RouteExplanation { flavor, candidates, excluded, output_tokens }
 }
 
@@ -168,4 +168,15 @@ fn ranked(
     let mut explained: Vec<ExplainedCandidate> = explained.collect();
     explained.sort_by_key(|one| (one.fit, one.is_unsure));
     explained
+}
+
+/// Marks the candidates that share the first place: ties are shuffled before offers are ordered by their windows.
+fn mark_first(candidates: &mut [ExplainedCandidate]) {
+    let Some(first) = candidates.first() else { return };
+    let (group, is_tied) = ((first.fit, first.is_unsure), first.explained.shares_first_place);
+    let is_usable = first.explained.rank != OfferRank::Unhealthy;
+    for (index, one) in candidates.iter_mut().enumerate() {
+        let shares = one.explained.shares_first_place && (one.fit, one.is_unsure) == group;
+        one.explained.shares_first_place = if is_tied { shares } else { index == 0 && is_usable };
+    }
 }

@@ -84,6 +84,10 @@ async fn an_excluded_offer_has_its_reason() {
         assert_eq!(excluded, [(provider.to_owned(), reason.to_owned())], "{query}: {found}");
         assert_eq!(candidates.len(), 1, "{query}");
     }
+    // As for a request, the scores are relative to all offers, also to those with too small a window.
+    let long = explained(&running, "&flavor=price&prompt_tokens=100000").await;
+    let only = &long["flavors"][0]["candidates"][0];
+    assert!(only["terms"]["price"].as_f64().unwrap() > 0.0, "{only}");
     let other = running.key(&json!({"account": "default", "scopes": ["*"], "models": ["other"]})).await;
     let id = &other.key["sk-svc-".len()..][..16];
     let found = explained(&running, &format!("&flavor=eco&key={id}")).await;

@@ -53,7 +53,7 @@ pub enum StoreError {
     /// Database that cannot be reached; nothing was written.
     #[error("the database cannot be reached at the moment ({what})")]
     Unreachable {
-        /// Description of the failure, without the address and credentials.
+        /// Description of the failure, without credentials; when a store is opened or checked, with its address.
         what: String,
     },
     /// Database that another live process uses. A process that lost its database to another one gets this error for

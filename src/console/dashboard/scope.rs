@@ -2,6 +2,7 @@
 //! without a row is refused as if it did not exist. Objects of other accounts are refused like objects that do not
 //! exist.
 
+use crate::console::session::log_internal;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::http::route_table;
 use async_trait::async_trait;
@@ -110,8 +111,13 @@ impl ConsoleBackend for AccountBackend<'_> {
                 self.check_owner(path.replace("{id}", &segment), request.actor).await?
             }
         }
-        self.backend.call(request).await
+        self.backend.call(request).await.map_err(without_internals)
     }
+}
+
+/// Returns an error of the admin API for an account holder: details of internal errors are for the operator's log.
+fn without_internals(error: ApiError) -> ApiError {
+    if error.code == ErrorCode::Internal { log_internal(&error) } else { error }
 }
 
 impl AccountBackend<'_> {
@@ -121,7 +127,7 @@ impl AccountBackend<'_> {
         let is_own = |object: &Value| object.get("account").and_then(Value::as_str) == Some(self.account);
         match self.backend.call(request).await {
             Ok(object) if is_own(&object) => Ok(()),
-            Err(refusal) if refusal.code != ErrorCode::NotFound => Err(refusal),
+            Err(refusal) if refusal.code != ErrorCode::NotFound => Err(without_internals(refusal)),
             // The refusal is the same for objects of other accounts and for objects that do not exist.
             Ok(_) | Err(_) => Err(ApiError::new(ErrorCode::NotFound)),
         }

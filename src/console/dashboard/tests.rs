@@ -24,6 +24,12 @@ impl ConsoleBackend for OneOwner {
         if request.path.contains("missing") {
             return Err(ApiError::with_message(ErrorCode::NotFound, "There is no key of this id."));
         }
+        if request.path.contains("credits") && self.owner == "broken" {
+            return Err(ApiError::with_message(
+                ErrorCode::Internal,
+                "The ledger at 10.0.3.7 cannot be read.",
+            ));
+        }
         self.seen.lock().push((request.method, request.path, request.query, request.body));
         Ok(json!({ "account": self.owner }))
     }
@@ -113,4 +119,12 @@ async fn a_route_without_a_row_does_not_exist() {
             .any(|admin| admin.method == route.method && admin.path == route.path);
         assert!(is_route, "{} {}", route.method, route.path);
     }
+}
+
+#[tokio::test]
+async fn an_account_holder_sees_no_details_of_an_internal_error() {
+    let (answer, seen) = send("broken", &Method::GET, "/admin/credits").await;
+    let error = answer.unwrap_err();
+    assert_eq!((seen.len(), error.code), (0, ErrorCode::Internal));
+    assert!(!error.message.contains("10.0.3.7"), "{}", error.message);
 }

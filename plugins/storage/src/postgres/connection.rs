@@ -83,6 +83,19 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     false
 }
 
+/// Connects as [`connect`], and names the address of the server in errors. For operators at a start or a check: the
+/// errors of a running store may be shown to others.
+pub(super) async fn connect_first(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
+    let named = |what: String| format!("{}: {what}", settings.address());
+    connect(settings).await.map_err(|error| match error {
+        DatabaseError::Lost(what) => DatabaseError::Lost(named(what)),
+        DatabaseError::Permanent(StoreError::Database { what }) => {
+            DatabaseError::Permanent(StoreError::Database { what: named(what) })
+        }
+        other => other,
+    })
+}
+
 /// Connects to a server that accepts writes, which excludes standbys.
 pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
     let config = settings.config().map_err(DatabaseError::Permanent)?;
@@ -102,22 +115,19 @@ pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, Databa
         }
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await {
-        Ok(connected) => connected.map_err(|error| connect_error(settings, error)),
-        Err(_) => {
-            let what = format!("{} does not answer a connection attempt", settings.address());
-            Err(DatabaseError::Lost(what))
-        }
+        Ok(connected) => connected.map_err(connect_error),
+        Err(_) => Err(DatabaseError::Lost("no answer to a connection attempt".to_owned())),
     }
 }
 
 /// Classifies the error of a connection attempt: an I/O error may be a name that does not resolve, a closed port or a
-/// certificate that is not accepted; its cause says which. The address has no credentials.
-fn connect_error(settings: &ConnectSettings, error: tokio_postgres::Error) -> DatabaseError {
+/// certificate that is not accepted; its cause says which.
+fn connect_error(error: tokio_postgres::Error) -> DatabaseError {
     let mut cause: &(dyn std::error::Error + 'static) = &error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    let what = format!("{}: {cause}", settings.address());
+    let what = cause.to_string();
     let is_refusal = error.as_db_error().is_some();
     match DatabaseError::from(error) {
         DatabaseError::Lost(_) => DatabaseError::Lost(what),

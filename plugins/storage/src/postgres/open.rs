@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
 use super::PostgresStore;
-use super::connection::{DatabaseError, connect};
+use super::connection::{DatabaseError, connect, connect_first};
 use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
 use super::schema::{self, ImportState, TableNames};
@@ -86,7 +86,7 @@ pub fn finish_import(options: &PostgresOptions) -> Result<(), StoreError> {
     let settings = ConnectSettings::new(options)?;
     let names = TableNames::new(&options.schema);
     run(&new_runtime()?, async move {
-        let client = connect(&settings).await?;
+        let client = connect_first(&settings).await?;
         schema::set_import_state(&client, &names, ImportState::Complete).await
     })
 }
@@ -120,7 +120,7 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
     let settings = ConnectSettings::new(options)?;
     let names = TableNames::new(&options.schema);
     run(&new_runtime()?, async move {
-        let client = connect(&settings).await?;
+        let client = connect_first(&settings).await?;
         let has_tables = schema::inspect(&client, &names).await?.is_some();
         let mut warnings: Vec<String> = warning.into_iter().collect();
         for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
@@ -185,7 +185,7 @@ where
     let opening = {
         let (settings, names) = (settings.clone(), names.clone());
         async move {
-            let mut client = connect(&settings).await?;
+            let mut client = connect_first(&settings).await?;
             let state = schema::prepare(&mut client, &names).await?;
             let strand =
                 strand::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
