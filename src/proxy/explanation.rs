@@ -45,7 +45,7 @@ impl ExclusionReason {
             Self::Capability(refusal) => refusal.message.to_string(),
             Self::Filters(filters) => {
                 let names: Vec<&str> = filters.iter().map(|filter| filter.name()).collect();
-                format!("The offer does not meet the filters {}.", names.join(", "))
+                format!("The offer does not meet these filters: {}.", names.join(", "))
             }
             Self::ContextWindow => "The prompt exceeds the context window of this offer.".to_owned(),
         }

@@ -180,7 +180,7 @@ fn score_table(flavor: &Value, candidates: &[Value]) -> Table {
     Table {
         title: Text::with("Candidates of :{0}", [text(flavor, "flavor").into()]),
         headings: vec![
-            "Place",
+            "Rank",
             "Provider",
             "Country",
             "Score",
@@ -275,7 +275,7 @@ fn excluded_table(flavor: &Value, excluded: &[Value]) -> Table {
             Cell::text(Text::Word(text(one, "reason"))).with_state(CellState::Warning),
             Cell::text(Text::from_sentence(
                 &text(one, "message"),
-                &["The offer does not meet the filters {0}."],
+                &["The offer does not meet these filters: {0}."],
             )),
         ]
     };
@@ -371,11 +371,11 @@ mod tests {
     #[test]
     fn money_is_shown_only_to_those_who_may_see_it() {
         let explained = json!({ "flavors": [{ "flavor": "eco", "candidates": [candidate("a", 0.1, true, "usable")],
-            "excluded": [{ "provider": "b", "reason": "filters.countries", "message": "The offer does not meet the filters countries." }] }] });
+            "excluded": [{ "provider": "b", "reason": "filters.countries", "message": "The offer does not meet these filters: countries." }] }] });
         for with_money in [true, false] {
             let shown = format!("{:?}", routing_blocks(&explained, with_money));
             assert_eq!(shown.contains("Expected price"), with_money);
-            assert!(shown.contains("The offer does not meet the filters {0}."), "{shown}");
+            assert!(shown.contains("The offer does not meet these filters: {0}."), "{shown}");
         }
     }
 }
