@@ -20,10 +20,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Maximum number of requests in flight. A further connection is closed.
+/// Maximum number of requests in flight, without downloads. A further connection is closed.
 const MAX_REQUESTS: usize = 128;
-/// Timeout of a request, from its first byte to the last byte of its response; the contents of a file have one for each
-/// piece instead.
+/// Timeout of a request, from its first byte to the last byte of its response; a download has its own limits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the dashboard on its sockets until `stop`.
@@ -71,15 +70,18 @@ impl HttpServerApp for DashboardListener {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let DashboardState { api, console, permits } = &*self.0;
-        let _permit = permits.try_acquire().ok()?;
+        let permit = permits.try_acquire().ok()?;
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let _served = AdminRequestGuard::new(&api.app);
+        let served = AdminRequestGuard::new(&api.app);
         let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
         let id = RequestId::random();
         let answered = timeout(REQUEST_TIMEOUT, pages::answer(console, api, host, &mut session, &id)).await;
         if let Ok(Some(AnswerStream::File(file))) = answered {
+            // A download is no request in flight: a slow client must not delay the hand-over of the store, nor take
+            // the permits of the pages.
+            drop((served, permit));
             file.send(&mut session, &id).await;
         }
         timeout(READ_TIMEOUT, session.finish()).await.ok();

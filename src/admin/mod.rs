@@ -127,11 +127,15 @@ impl HttpServerApp for AdminListener {
             let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
             match stream {
                 Some(AnswerStream::Live(stream)) => {
-                    // An event stream is no request in flight: it must not delay the hand-over of the store.
+                    // Neither an event stream nor a download is a request in flight: it must not delay the hand-over of
+                    // the store.
                     drop(served);
                     stream.send(stream_head(&id), &mut session, shutdown).await;
                 }
-                Some(AnswerStream::File(file)) => file.send(&mut session, &id).await,
+                Some(AnswerStream::File(file)) => {
+                    drop(served);
+                    file.send(&mut session, &id).await;
+                }
                 None => {}
             }
             session.finish().await.ok();

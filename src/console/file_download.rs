@@ -1,6 +1,7 @@
 //! Download of a file by its account holder: the contents are read in pieces while they are sent, so that a large file
 //! needs little memory.
 
+use super::download_permits::DownloadPermit;
 use super::pages::PageContext;
 use crate::console::HEADERS;
 use crate::proxy::downstream::Downstream;
@@ -23,6 +24,10 @@ use tokio::time::timeout;
 const READ_BYTES: usize = 256 << 10;
 /// Timeout of sending one piece.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a client has for a file of any size.
+const MIN_SEND_TIME: Duration = Duration::from_secs(60);
+/// Lowest average rate at which a client has to read the rest, in bytes per second.
+const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
 
 /// Opened file, whose contents are sent as a response.
 pub struct FileDownload {
@@ -30,6 +35,7 @@ pub struct FileDownload {
     opened: Arc<(FileRecord, FileContents)>,
     /// First piece, read before the response head is sent, so that damage is an error and not a truncated file.
     first: Bytes,
+    _permit: DownloadPermit,
 }
 
 impl fmt::Debug for FileDownload {
@@ -42,11 +48,13 @@ impl FileDownload {
     /// Opens the file of the page. The admin API checks that it belongs to the account of the person.
     ///
     /// # Errors
-    /// Returns 404 for a file that does not exist, expired or belongs to another account, and an error if its contents
-    /// cannot be read.
+    /// Returns 404 for a file that does not exist, expired or belongs to another account, 503 if there are too many
+    /// downloads, and an error if its contents cannot be read.
     pub async fn open(page: &PageContext<'_>) -> Result<Self, ApiError> {
         let found = page.get(&format!("/admin/files/{}", percent_encode(&page.id)), &[]).await?;
         let key = found.get("key").and_then(Value::as_str).unwrap_or_default();
+        let account = page.active.user.account.as_deref().unwrap_or_default();
+        let permit = page.console.downloads.acquire(account)?;
         let app = &page.console.app;
         let record = app.files.get(key, &page.id, app.expiry_check()).await?;
         let files = app.files.clone();
@@ -61,12 +69,17 @@ impl FileDownload {
         if first.is_empty() && opened.0.bytes > 0 {
             return Err(ApiError::new(ErrorCode::Internal));
         }
-        Ok(Self { files, opened, first })
+        Ok(Self { files, opened, first, _permit: permit })
     }
 
-    /// Sends the file. If its contents can no longer be read, the connection ends early.
+    /// Sends the file. If its contents can no longer be read, or if the client reads too slowly, the connection ends
+    /// early. The caller holds no other permit and no guard meanwhile: a download can take long.
     pub async fn send(self, session: &mut ServerSession, id: &RequestId) {
-        let Self { files, opened, first } = self;
+        timeout(max_send_time(self.opened.0.bytes), self.send_contents(session, id)).await.ok();
+    }
+
+    async fn send_contents(self, session: &mut ServerSession, id: &RequestId) {
+        let Self { files, opened, first, _permit } = self;
         let length = opened.0.bytes;
         let mut head = ResponseHead::new(200, id)
             .with("cache-control", "private, no-store")
@@ -93,5 +106,22 @@ impl FileDownload {
                 _ => return,
             };
         }
+    }
+}
+
+/// Returns the time within which a client has to receive a file of this size.
+const fn max_send_time(bytes: u64) -> Duration {
+    MIN_SEND_TIME.saturating_add(Duration::from_secs(bytes / MIN_BYTES_PER_SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_download_follows_from_its_size() {
+        assert_eq!(max_send_time(0), MIN_SEND_TIME);
+        assert_eq!(max_send_time(128 << 20), MIN_SEND_TIME + Duration::from_secs(1024));
+        assert!(max_send_time(u64::MAX) > MIN_SEND_TIME);
     }
 }

@@ -16,6 +16,7 @@ mod answer;
 mod batches;
 mod confirmation;
 pub mod dashboard;
+mod download_permits;
 mod exports;
 mod file_download;
 mod flash;
@@ -40,6 +41,7 @@ use crate::proxy::PageRequestExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
+use download_permits::DownloadPermits;
 use http::Method;
 use live::{LiveFigureSource, LiveStream, LiveView, StreamSession};
 use openid::OpenIdState;
@@ -96,6 +98,8 @@ pub struct Console {
     openid: OpenIdState,
     /// Executor of the playground's requests, and the permits for them; `None` if the site has no playground.
     playground: Option<(PageRequestExecutor, Semaphore)>,
+    /// Permits for downloads of files.
+    downloads: DownloadPermits,
     /// Source of the live figures; `None` if the site has none.
     live: Option<Arc<LiveFigureSource>>,
 }
@@ -116,6 +120,7 @@ impl Console {
             hashes: Semaphore::new(CONCURRENT_HASHES),
             openid: OpenIdState::default(),
             playground: executor.map(|executor| (executor, Semaphore::new(CONCURRENT_PLAYGROUND))),
+            downloads: DownloadPermits::default(),
             live: None,
         }
     }
