@@ -5,7 +5,7 @@ use super::download_permits::DownloadPermit;
 use super::pages::PageContext;
 use crate::console::HEADERS;
 use crate::proxy::downstream::Downstream;
-use crate::proxy::endpoint::content_disposition;
+use crate::proxy::endpoint::{content_disposition, log_file_failure};
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::files::{FileContents, FileError, FileManager};
 use crate::telemetry::request_id::RequestId;
@@ -64,8 +64,9 @@ impl FileDownload {
             Ok(Arc::new((record, contents)))
         });
         let opened = opened.await.unwrap_or(Err(FileError::ThreadEnded));
-        let opened = opened.map_err(|error| error.to_api_error())?;
-        let first = files.read(&opened, 0, READ_BYTES).await.map_err(|error| error.to_api_error())?;
+        let opened = opened.map_err(|failed| log_file_failure(&page.id, failed))?;
+        let first = files.read(&opened, 0, READ_BYTES).await;
+        let first = first.map_err(|failed| log_file_failure(&page.id, failed))?;
         if first.is_empty() && opened.0.bytes > 0 {
             return Err(ApiError::new(ErrorCode::Internal));
         }
@@ -103,7 +104,11 @@ impl FileDownload {
             let left = usize::try_from(length - sent).unwrap_or(READ_BYTES);
             piece = match files.read(&opened, sent, left.min(READ_BYTES)).await {
                 Ok(next) if !next.is_empty() => next,
-                _ => return,
+                Ok(_) => return,
+                Err(failed) => {
+                    log_file_failure(&opened.0.id, failed);
+                    return;
+                }
             };
         }
     }

@@ -22,7 +22,7 @@ mod url_decoding;
 mod usage;
 
 pub use chat::{ChatCompletions, parse_chat};
-pub use files::content_disposition;
+pub use files::{content_disposition, log_file_failure};
 pub use url_decoding::{decode_segment, query_parameters};
 
 use crate::http::route_table::{self, Route, RouteError};

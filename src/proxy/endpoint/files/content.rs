@@ -71,10 +71,11 @@ impl Endpoint for DownloadFile {
             };
             let id = file.id.clone();
             let opened = open_file(x, file).await;
-            let opened = opened.map_err(|failed| log_failure(&id, failed))?;
+            let opened = opened.map_err(|failed| log_file_failure(&id, failed))?;
             x.reserve_memory(READ_SIZE.min(usize::try_from(range.end - range.start).unwrap_or(READ_SIZE)))?;
             // Read before the response head is sent, so that damage is an error and not a truncated file.
-            let first = read_slice(x, &opened, &range).await.map_err(|failed| log_failure(&id, failed))?;
+            let first =
+                read_slice(x, &opened, &range).await.map_err(|failed| log_file_failure(&id, failed))?;
             x.record.status = status;
             let head = download_head(x, status, &opened.0, &etag, &range);
             let length = range.end - range.start;
@@ -121,7 +122,7 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
 
 /// Logs the failure for the operator, with the file's ID only. While the bucket is away, no file can be read: that is
 /// logged as such, at most once a minute.
-fn log_failure(id: &str, failed: FileError) -> ApiError {
+pub fn log_file_failure(id: &str, failed: FileError) -> ApiError {
     static OUTAGES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
     if let FileError::Disk(error) = &failed {
         match BucketError::cause_of(error) {
@@ -183,7 +184,7 @@ async fn send_contents(
             Ok(next) if !next.is_empty() => next,
             Ok(_) => return WriteOutcome::Disconnected,
             Err(failed) => {
-                log_failure(&opened.0.id, failed);
+                log_file_failure(&opened.0.id, failed);
                 return WriteOutcome::Disconnected;
             }
         };

@@ -7,7 +7,7 @@ mod object;
 mod range;
 mod upload;
 
-pub use content::{DownloadFile, content_disposition};
+pub use content::{DownloadFile, content_disposition, log_file_failure};
 pub use list::ListFiles;
 pub use metadata::{DeleteFile, GetFile};
 pub use upload::UploadFile;
