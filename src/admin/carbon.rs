@@ -6,8 +6,8 @@ use super::invoice::{invoice_refusal, sums_json};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
-use crate::billing::invoice::{InvoiceFigures, InvoiceSums, read_figures};
-use crate::billing::rollups::query::account_names;
+use crate::billing::carbon::{ReportedAccounts, read_carbon};
+use crate::billing::invoice::InvoiceSums;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::ledger::LedgerStore;
@@ -15,6 +15,7 @@ use penstock_usage::{RangeError, UsageRange};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const QUERY: [&str; 4] = ["account", "from", "to", "accounts"];
 /// Grams in a tonne.
@@ -69,29 +70,33 @@ async fn carbon(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
         .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
-    let with_accounts = account.is_none() && asked.query("accounts", &QUERY)? == Some("true");
+    let with_accounts = asked.query("accounts", &QUERY)? == Some("true");
+    let accounts = match account {
+        Some(name) => ReportedAccounts::One(name),
+        None if with_accounts => ReportedAccounts::Each,
+        None => ReportedAccounts::Total,
+    };
     let store = ledger.store.clone();
-    let work = move || report(&store, account.as_deref(), range, with_accounts);
+    // Dropped together with the request: the report ends then.
+    let request = Arc::new(());
+    let waiting = Arc::downgrade(&request);
+    let work = move || report(&store, &accounts, range, || waiting.strong_count() > 0);
     let read = tokio::task::spawn_blocking(work).await;
+    drop(request);
     Ok(LedgerReply::Json(200, read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))?))
 }
 
 fn report(
     store: &LedgerStore,
-    account: Option<&str>,
+    accounts: &ReportedAccounts,
     range: UsageRange,
-    with_accounts: bool,
+    is_wanted: impl Fn() -> bool,
 ) -> Result<Value, ApiError> {
-    let figures = read_figures(store, account.unwrap_or_default(), range).map_err(invoice_refusal)?;
-    let mut accounts = BTreeMap::new();
-    if with_accounts {
-        for name in account_names(store).map_err(|error| invoice_refusal(error.into()))? {
-            let total = read_figures(store, &name, range).map_err(invoice_refusal)?.total;
-            if total != InvoiceSums::default() {
-                accounts.insert(name.to_string(), total);
-            }
-        }
-    }
+    let figures = read_carbon(store, accounts, range, is_wanted).map_err(invoice_refusal)?;
+    let account = match accounts {
+        ReportedAccounts::One(name) => Some(name),
+        ReportedAccounts::Total | ReportedAccounts::Each => None,
+    };
     let by = |name: &str, groups: &BTreeMap<String, InvoiceSums>| {
         let row = |(group, sums): (&String, &InvoiceSums)| {
             let mut row = Map::from_iter([(name.to_owned(), Value::from(group.as_str()))]);
@@ -106,39 +111,14 @@ fn report(
         "from": range.from.to_string(),
         "to": range.to.to_string(),
         "total": Value::Object(report_sums(&figures.total)),
-        "countries": by("country", &grouped(figures.locations.iter(), country_of)),
-        "providers": by("provider", &grouped(figures.providers.iter(), |provider| provider.to_string())),
-        "months": by("month", &months(&figures)),
-        "accounts": by("account", &accounts),
+        "countries": by("country", &figures.countries),
+        "providers": by("provider", &figures.providers),
+        "months": by("month", &figures.months),
+        "accounts": by("account", &figures.accounts),
         "methods": figures.methods,
         "grids": figures.grids,
         "contracts": figures.contracts,
     }))
-}
-
-/// Adds groups up by a name that follows from theirs.
-fn grouped<'f, N: 'f + ?Sized>(
-    groups: impl Iterator<Item = (&'f std::sync::Arc<N>, &'f InvoiceSums)>,
-    name: impl Fn(&N) -> String,
-) -> BTreeMap<String, InvoiceSums> {
-    let mut sums: BTreeMap<String, InvoiceSums> = BTreeMap::new();
-    for (group, of) in groups {
-        sums.entry(name(group)).or_default().merge(of);
-    }
-    sums
-}
-
-fn months(figures: &InvoiceFigures) -> BTreeMap<String, InvoiceSums> {
-    let mut sums: BTreeMap<String, InvoiceSums> = BTreeMap::new();
-    for (day, of) in &figures.days {
-        sums.entry(day.get(..7).unwrap_or(day).to_owned()).or_default().merge(of);
-    }
-    sums
-}
-
-/// Returns the country in the name of a location, such as `Paris, France`; empty for requests without an answer.
-fn country_of(location: &str) -> String {
-    location.rsplit_once(", ").map_or(location, |(_, country)| country).to_owned()
 }
 
 /// Returns the sums of an invoice with gross emissions, intensities and the origin of the energy.

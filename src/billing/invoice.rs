@@ -14,8 +14,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of rollups of an invoice.
-const MAX_ROLLUPS: usize = 250_000;
+/// Maximum number of groups of an invoice. The number of rollups is not limited: only their sums are kept.
+const MAX_GROUPS: usize = 100_000;
 
 /// Sums of a row, with the amounts of CO2 equivalent that the rollups do not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,8 +73,6 @@ pub struct InvoiceFigures {
     pub days: BTreeMap<String, InvoiceSums>,
     /// Sums by location. Requests without an answer have no location and are left out.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
-    /// Sums by provider. Requests without an answer have the empty name.
-    pub providers: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
     /// Sources of the grid's intensity.
@@ -85,7 +83,7 @@ pub struct InvoiceFigures {
 
 /// Facts of pricing terms that an invoice needs.
 #[derive(Clone, Debug, Default)]
-struct TermsFacts {
+pub(super) struct TermsFacts {
     prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
     covered: Decimal,
@@ -93,9 +91,30 @@ struct TermsFacts {
     grid_renewable: Decimal,
     /// Embodied grams per kWh at the meter.
     embodied_per_kwh: Decimal,
-    method: Option<String>,
-    grid: Option<String>,
-    contract: Option<String>,
+    /// Method by which the footprint was determined.
+    pub(super) method: Option<String>,
+    /// Source of the grid's intensity.
+    pub(super) grid: Option<String>,
+    /// Contract for renewable power.
+    pub(super) contract: Option<String>,
+}
+
+/// Facts of the terms that were read so far.
+#[derive(Default)]
+pub(super) struct TermsCache(BTreeMap<Arc<str>, TermsFacts>);
+
+impl TermsCache {
+    /// Returns the facts of pricing terms; `None` for the empty id of a row without terms.
+    pub(super) fn facts(
+        &mut self,
+        store: &LedgerStore,
+        id: &Arc<str>,
+    ) -> Result<Option<&TermsFacts>, ReportError> {
+        if !id.is_empty() && !self.0.contains_key(id) {
+            self.0.insert(id.clone(), TermsFacts::parse(&load_terms(store, id)?));
+        }
+        Ok(self.0.get(id))
+    }
 }
 
 impl TermsFacts {
@@ -136,40 +155,38 @@ fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
 /// Reads the figures of an account.
 ///
 /// # Errors
-/// Returns 400 if the period has too many rollups, or 500 if the store cannot be read.
+/// Returns 400 if the invoice has too many groups, or 500 if the store cannot be read.
 pub fn read_figures(
     store: &LedgerStore,
     account: &str,
     range: UsageRange,
 ) -> Result<InvoiceFigures, InvoiceError> {
-    let (mut figures, mut known) = (InvoiceFigures::default(), BTreeMap::<Arc<str>, TermsFacts>::new());
-    let mut count = 0;
+    let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
     for_each_rollup(store, account, range.hours(), |cell, sums| {
-        count += 1;
-        if count > MAX_ROLLUPS {
+        if figures.group_count() > MAX_GROUPS {
             let expected = "from: the period has too many different keys and models; expected fewer days";
             return Err(InvoiceError::Refused(ApiError::invalid("from", expected)));
         }
         if cell.outcome == UsageOutcome::Granted {
             return Ok(());
         }
-        if !cell.terms.is_empty() && !known.contains_key(&cell.terms) {
-            known.insert(cell.terms.clone(), TermsFacts::parse(&load_terms(store, &cell.terms)?));
-        }
-        figures.add(cell, sums, known.get(&cell.terms));
+        figures.add(cell, sums, terms.facts(store, &cell.terms)?);
         Ok(())
     })?;
     Ok(figures)
 }
 
 impl InvoiceFigures {
+    fn group_count(&self) -> usize {
+        self.lines.len() + self.keys.len() + self.days.len() + self.locations.len()
+    }
+
     fn add(&mut self, cell: &RollupDimensions, usage: &UsageSums, facts: Option<&TermsFacts>) {
         let sums = with_carbon(usage, facts);
         self.total.merge(&sums);
         self.keys.entry(cell.key.clone()).or_default().merge(&sums);
         self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().merge(&sums);
         self.locations.entry(cell.location.clone()).or_default().merge(&sums);
-        self.providers.entry(cell.provider.clone()).or_default().merge(&sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
             self.grids.extend(facts.grid.clone());
@@ -189,7 +206,7 @@ impl InvoiceFigures {
 
 /// Adds the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at other locations, so
 /// no contract and no hardware is assumed for them.
-fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
+pub(super) fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
     let billed = &usage.billed;
     let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, ..InvoiceSums::default() };
     let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };

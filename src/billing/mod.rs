@@ -15,6 +15,7 @@
 
 mod abandoned;
 mod balance;
+pub mod carbon;
 pub mod checkpoint;
 mod current_balance;
 mod entry_effects;

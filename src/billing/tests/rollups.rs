@@ -2,6 +2,7 @@
 //! failures of the store, and a rebuild writes the same rows.
 
 use super::*;
+use crate::billing::carbon::{ReportedAccounts, read_carbon};
 use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_figures};
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
@@ -153,8 +154,25 @@ fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
 fn assert_invoices_equal_ledger(store: &LedgerStore) {
     let to = UtcDay::from_unix(months()[1].next().first_day().start() - 1);
     let range = UsageRange { from: months()[0].first_day(), to };
+    let carbon = |accounts| read_carbon(store, &accounts, range, || true).unwrap();
+    let each = carbon(ReportedAccounts::Each);
+    let whole = carbon(ReportedAccounts::Total);
+    assert_eq!(each.total.usage, whole.total.usage);
+    assert!(each.providers.keys().eq(whole.providers.keys()));
+    assert_eq!(whole.total, read_figures(store, "", range).unwrap().total);
+    if whole.total != InvoiceSums::default() {
+        assert!(read_carbon(store, &ReportedAccounts::Total, range, || false).is_err());
+    }
     for account in ["acme", "b", "c c"] {
         let figures = read_figures(store, account, range).unwrap();
+        let one = carbon(ReportedAccounts::One(account.to_owned()));
+        assert_eq!(one.total, figures.total, "{account}");
+        assert_eq!(each.accounts.get(account).cloned().unwrap_or_default(), figures.total, "{account}");
+        for groups in [&one.countries, &one.providers, &one.months] {
+            let mut sum = InvoiceSums::default();
+            groups.values().for_each(|group| sum.merge(group));
+            assert_eq!(sum, figures.total, "{account}");
+        }
         let mut ledger = StatementSums::default();
         for month in months() {
             ledger.add(
