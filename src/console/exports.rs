@@ -11,8 +11,10 @@ use serde_json::Value;
 
 /// Content type of every export.
 const CSV: &str = "text/csv; charset=utf-8";
-/// Maximum number of pages of the ledger in one file.
-const MAX_LEDGER_PAGES: usize = 10;
+/// Maximum number of entries of the ledger in one file.
+const MAX_LEDGER_ENTRIES: usize = 50_000;
+/// Maximum number of pages of the ledger that are read for one file; a page of one account may have few entries.
+const MAX_LEDGER_PAGES: usize = 60;
 
 /// Returns the first and the last day that the query names; by default the present year up to today.
 fn period(page: &PageContext<'_>) -> (String, String) {
@@ -140,13 +142,18 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
     let mut table = blocks::ledger_csv(csv_style(page)?);
     let (from, to) = period(page);
     let account = account(page);
-    let mut after = None::<String>;
+    let (mut after, mut count) = (None::<String>, 0);
     for _ in 0..MAX_LEDGER_PAGES {
         let mut query = vec![("from", from.as_str()), ("to", to.as_str())];
         query.extend(Some(("account", account)).filter(|(_, account)| !account.is_empty()));
         query.extend(after.iter().map(|after| ("after", after.as_str())));
         let found = page.get("/admin/ledger/entries", &query).await?;
-        found.get("data").and_then(Value::as_array).into_iter().flatten().for_each(|row| table.add(row));
+        let entries = found.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        count += entries.len();
+        if count > MAX_LEDGER_ENTRIES {
+            break;
+        }
+        entries.iter().for_each(|row| table.add(row));
         after = found.get("next").and_then(Value::as_u64).map(|next| next.to_string());
         if after.is_none() {
             let name = format!("ledger-{from}-{to}.csv");

@@ -207,6 +207,7 @@ pub(super) fn assert_equal_to_ledger(store: &LedgerStore) {
     let check = rebuild::verify(store).unwrap();
     assert!(check.is_intact(), "{check:?}");
     assert_invoices_equal_ledger(store);
+    super::exports::assert_exports_equal_ledger(store, months());
     for month in months() {
         for account in [None, Some("acme"), Some("c c")] {
             let entries = report::statement_of_entries(store, month, account).unwrap();
