@@ -7,8 +7,8 @@ use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Figures of a row of usage.
-const USAGE_COLUMNS: [CsvColumn; 17] = [
+/// Figures of a row of usage that everyone may see who sees the usage.
+const USAGE_COLUMNS: [CsvColumn; 14] = [
     ("requests", true),
     ("requests_not_charged", true),
     ("batch_requests", true),
@@ -23,10 +23,9 @@ const USAGE_COLUMNS: [CsvColumn; 17] = [
     ("carbon_g_co2_low", true),
     ("carbon_g_co2_high", true),
     ("water_liters", true),
-    ("credits", true),
-    ("charged_kwh", true),
-    ("eur", true),
 ];
+/// Amounts of money and of wallets in a row of usage.
+const MONEY_COLUMNS: [CsvColumn; 3] = [("credits", true), ("charged_kwh", true), ("eur", true)];
 /// Members of an entry of the ledger.
 const LEDGER_COLUMNS: &[CsvColumn] = &[
     ("entry", true),
@@ -63,12 +62,12 @@ const LEDGER_COLUMNS: &[CsvColumn] = &[
     ("terms", false),
 ];
 
-/// Formats usage as CSV: a row for each group, whose dimensions come first. Amounts of money are left out without
-/// `with_money`.
+/// Formats usage as CSV: a row for each group, whose dimensions come first. Amounts of money and of wallets are
+/// left out without `with_money`.
 #[must_use]
 pub fn usage_csv(usage: &Value, dimensions: &[&'static str], with_money: bool, style: CsvStyle) -> String {
-    let is_shown = |name: &str| with_money || !["eur", "credits"].contains(&name);
-    let figures = USAGE_COLUMNS.into_iter().filter(|(name, _)| is_shown(name));
+    let money = MONEY_COLUMNS.into_iter().filter(|_| with_money);
+    let figures = USAGE_COLUMNS.into_iter().chain(money);
     let columns = dimensions.iter().map(|name| (*name, false)).chain(figures).collect();
     let mut table = CsvTable::new(style, columns);
     rows(usage).iter().for_each(|row| table.add(row));
@@ -170,7 +169,12 @@ mod tests {
         let lines: Vec<&str> = csv.lines().collect();
         assert!(lines[0].starts_with("day,model,requests,") && lines[0].ends_with(",eur"), "{csv}");
         assert!(lines[1].starts_with("2026-11-01,m,3,") && lines[1].ends_with(",0.25"), "{csv}");
-        assert!(!usage_csv(&usage, &["day"], false, CsvStyle::default()).contains("eur"));
+        let csv = usage_csv(&usage, &["day"], false, CsvStyle::default());
+        assert_eq!(
+            csv.lines().next().unwrap_or_default(),
+            "day,requests,requests_not_charged,batch_requests,input_tokens,cached_input_tokens,output_tokens,images,\
+             audio_seconds,energy_kwh,failed_energy_kwh,carbon_g_co2,carbon_g_co2_low,carbon_g_co2_high,water_liters"
+        );
     }
 
     #[test]
