@@ -158,6 +158,14 @@ async fn the_exports_of_the_ledger_have_every_charge_once() {
     let page = fin.get("/console/ledger").await.text();
     assert!(page.contains("Charges by provider") && page.contains("/console/ledger.csv?from="), "{page}");
     assert_eq!(fin.get("/console/ledger.csv?from=tomorrow").await.status, 400);
+    let all = running.admin().get("/admin/ledger/entries").await.json();
+    for member in all["data"].as_array().unwrap().iter().flat_map(|entry| entry.as_object().unwrap().keys()) {
+        assert!(rows[0].contains_key(member), "{member} has no column");
+    }
+    for unknown in ["0", "4711", "x"] {
+        let path = format!("/admin/ledger/entries?after={unknown}");
+        assert_eq!(running.admin().get(&path).await.status, 400, "{unknown}");
+    }
     let after = format!("/admin/ledger/entries?after={}", rows[0]["entry"]);
     let rest = running.admin().get(&after).await.json();
     assert_eq!(rest["data"].as_array().unwrap().len(), rows.len() - 1);
@@ -179,7 +187,7 @@ async fn usage_is_downloaded_by_holders_and_without_money_by_viewers() {
         assert!(rows[0].contains_key(by));
     }
     let rows = csv_of(&vic, "/console/usage.csv?by=provider").await;
-    assert!(!rows[0].contains_key("eur") && !rows[0].contains_key("credits"), "{rows:?}");
+    assert!(!["eur", "credits", "charged_kwh"].iter().any(|name| rows[0].contains_key(*name)), "{rows:?}");
     assert_eq!(rows[0]["requests"], "5");
     let page = ada.get("/dashboard/usage").await.text();
     assert!(page.contains("/dashboard/usage.csv?from="), "{page}");

@@ -46,6 +46,8 @@ const LEDGER_COLUMNS: &[CsvColumn] = &[
     ("input", true),
     ("cached", true),
     ("output", true),
+    ("reasoning", true),
+    ("counted", false),
     ("images", true),
     ("seconds", true),
     ("billable_kwh", true),
@@ -175,6 +177,14 @@ mod tests {
             "day,requests,requests_not_charged,batch_requests,input_tokens,cached_input_tokens,output_tokens,images,\
              audio_seconds,energy_kwh,failed_energy_kwh,carbon_g_co2,carbon_g_co2_low,carbon_g_co2_high,water_liters"
         );
+    }
+
+    #[test]
+    fn the_tokens_of_an_entry_have_their_number_of_reasoning_and_their_source() {
+        let mut csv = ledger_csv(CsvStyle::default());
+        csv.add(&json!({ "entry": 8, "output": 12, "reasoning": 5, "counted": true }));
+        let text = csv.into_text();
+        assert!(text.contains(",output,reasoning,counted,") && text.contains(",12,5,true,"), "{text}");
     }
 
     #[test]
