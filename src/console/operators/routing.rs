@@ -26,16 +26,7 @@ pub async fn routing_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError
     }
     match page.get(&format!("/admin/requests/{}", percent_encode(wanted)), &[]).await {
         Ok(request) => {
-            let member = |name: &str| match request.get(name) {
-                Some(Value::String(text)) => text.clone(),
-                Some(Value::Number(number)) => number.to_string(),
-                _ => String::new(),
-            };
-            let given = |name: &str| match name {
-                "prompt_tokens" => member("input_tokens"),
-                "model" | "flavor" => member(name),
-                _ => String::new(),
-            };
+            let given = |name: &str| past_value(&request, name);
             let mut shown = blocks::past_request_blocks(&request);
             shown.extend(explanation(page, &models, given).await?);
             Ok(shown)
@@ -46,6 +37,21 @@ pub async fn routing_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError
             Ok(refused_form_blocks(form, &refusal))
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns the value that a past request has for a parameter of the explanation; empty if it is unknown. A request that
+/// was not answered may have 0 input tokens, which is no number of a prompt.
+fn past_value(request: &Value, name: &str) -> String {
+    let member = match name {
+        "prompt_tokens" => "input_tokens",
+        "model" | "flavor" => name,
+        _ => return String::new(),
+    };
+    match request.get(member) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) if number.as_u64() != Some(0) => number.to_string(),
+        _ => String::new(),
     }
 }
 
@@ -92,4 +98,20 @@ pub async fn latency_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError
     let mut shown = blocks::latency_blocks(&latency);
     shown.push(Block::Form(blocks::latency_form(LATENCY_PATH, by)));
     Ok(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn zero_input_tokens_of_a_past_request_are_left_out() {
+        let request = json!({ "model": "m", "flavor": null, "input_tokens": 0, "output_tokens": 7 });
+        assert_eq!(
+            ["model", "flavor", "prompt_tokens", "max_tokens"].map(|name| past_value(&request, name)),
+            ["m", "", "", ""]
+        );
+        assert_eq!(past_value(&json!({ "input_tokens": 12 }), "prompt_tokens"), "12");
+    }
 }
