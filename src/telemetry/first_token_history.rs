@@ -132,11 +132,11 @@ impl PairMinutes {
 
     fn observe(&mut self, minute: u64, seconds: f64) {
         let at = usize::try_from(minute % MINUTES as u64).unwrap_or(0);
-        let Some(place) = self.minutes.get_mut(at) else { return };
-        if place.0 != minute {
-            *place = (minute, FirstTokenTimes::default());
+        let Some(slot) = self.minutes.get_mut(at) else { return };
+        if slot.0 != minute {
+            *slot = (minute, FirstTokenTimes::default());
         }
-        place.1.observe(seconds);
+        slot.1.observe(seconds);
         self.last = self.last.max(minute);
     }
 }
@@ -198,8 +198,8 @@ impl FirstTokenHistory {
                     let group = groups
                         .entry(name.to_string())
                         .or_insert_with(|| vec![FirstTokenTimes::default(); MINUTES]);
-                    if let Some(place) = group.get_mut(at) {
-                        place.add(times);
+                    if let Some(slot) = group.get_mut(at) {
+                        slot.add(times);
                     }
                 }
             }

@@ -71,7 +71,7 @@ pub struct LineChart {
     pub requests: Vec<ChartSeries>,
 }
 
-/// Line of a zone: a step for each hour.
+/// Line of a group: a step for each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartLine {
     /// Number of the colour, and of the dashes.
@@ -80,7 +80,7 @@ pub struct ChartLine {
     pub points: String,
 }
 
-/// Point of a line, in the center of its hour.
+/// Point of a line, in the center of its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartPoint {
     /// Index of the colour in the palette of the style sheet.
@@ -112,7 +112,7 @@ impl LineChart {
         }
     }
 
-    /// Returns the line of each zone. Unknown hours interrupt a line, so a zone may have several.
+    /// Returns the lines of the groups. Unknown values interrupt a line, so a group may have several.
     #[must_use]
     pub fn lines(&self) -> Vec<ChartLine> {
         let (end, bars) = (self.axis_end(), self.times.len());
@@ -176,7 +176,7 @@ impl LineChart {
         marks
     }
 
-    /// Returns the labels of the hours on the horizontal axis.
+    /// Returns the labels of the times on the horizontal axis.
     #[must_use]
     pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
         BARS.ticks(&self.times, language)
@@ -216,7 +216,7 @@ impl LineChart {
         self.kind.texts().time
     }
 
-    /// Returns the headings of the table behind the hour: intensity and requests of each zone.
+    /// Returns the headings of the table after the time: value and requests of each group.
     #[must_use]
     pub fn headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
@@ -229,13 +229,13 @@ impl LineChart {
         values.chain(self.requests.iter().map(of(texts.bar_heading))).collect()
     }
 
-    /// Returns the heading of a column of the table behind the hour.
+    /// Returns the heading of a column of the table after the time.
     #[must_use]
     pub fn heading(&self, column: usize, language: Language) -> String {
         self.headings(language).into_iter().nth(column).unwrap_or_default()
     }
 
-    /// Returns the rows of the table: the hour and its values.
+    /// Returns the rows of the table: the time and its values.
     #[must_use]
     pub fn rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
         let cell = |series: &ChartSeries, index: usize| {

@@ -103,7 +103,7 @@ pub fn ledger_blocks(providers: &Value, days: &Value, account: &str) -> Vec<Bloc
     let comma = "&separator=;&decimal=,";
     let link = |name: &str, more: &str| format!("/console/{name}.csv?{query}{more}");
     vec![
-        Block::Prose("Compare these sums with the invoices of the providers. The ledger has what customers were charged; prices of purchase are not part of the configuration.".into()),
+        Block::Prose("Compare these sums with the invoices of the providers. The ledger has what customers were charged; purchase prices are not part of the configuration.".into()),
         Block::Table(charge_table(providers, "provider", "Charges by provider, {0} to {1}", "Provider")),
         Block::Table(charge_table(days, "day", "Charges by day, {0} to {1}", "Day")),
         Block::Links(vec![

@@ -1,4 +1,4 @@
-//! Plot of the time to the first token in the last hour, by model or by provider, on the page of the providers.
+//! Plot of the time to the first token in the last hour, by model or by provider, on its own page.
 
 use super::{number, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};

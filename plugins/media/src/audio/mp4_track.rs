@@ -159,11 +159,11 @@ impl Mp4Track {
         let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
         let summed = self.longest.max(self.current);
         let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
-        let told = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
-        if told.nanoseconds() >= self.coding.minimum(samples, opus_packet).nanoseconds() {
-            told
+        let stated = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
+        if stated.nanoseconds() >= self.coding.minimum(samples, opus_packet).nanoseconds() {
+            stated
         } else {
-            self.coding.usual(samples, opus_packet).longer(told)
+            self.coding.usual(samples, opus_packet).longer(stated)
         }
     }
 }
