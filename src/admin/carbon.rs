@@ -38,7 +38,31 @@ fn report_schema() -> Value {
     let grams =
         |text: &str| json!({ "type": "string", "description": format!("{text}, grams of CO2 equivalent.") });
     let per = |text: &str| json!({ "type": ["string", "null"], "description": format!("{text}; `null` without any.") });
+    let count = || json!({ "type": "integer" });
+    let amount = |text: &str| json!({ "type": "string", "description": text });
     let row = json!({ "type": "object", "properties": {
+        "country": amount("Country of the row, in `countries`; empty for requests without an answer."),
+        "provider": amount("Provider of the row, in `providers`; empty for requests without an answer."),
+        "month": amount("Month of the row, in `months`, such as `2026-11`."),
+        "account": amount("Account of the row, in `accounts`."),
+        "requests": count(),
+        "requests_not_charged": count(),
+        "input_tokens": count(),
+        "cached_input_tokens": count(),
+        "output_tokens": count(),
+        "images": count(),
+        "audio_seconds": { "type": "string" },
+        "failed_energy_kwh": amount("Energy of failed attempts, part of `energy_kwh`."),
+        "carbon_location_g_co2e": grams("Operational emissions, location-based"),
+        "carbon_market_g_co2e": grams("Operational emissions, market-based"),
+        "embodied_g_co2e": grams("Emissions of making the hardware"),
+        "water_liters": { "type": "string" },
+        "credits": { "type": "string" },
+        "charged_kwh": amount("Energy that was charged to wallets in kWh."),
+        "eur": { "type": "string" },
+        "eur_rounded": amount("EUR, rounded to cents."),
+        "gross_location_t_co2e": amount("Gross emissions, location-based, tonnes."),
+        "gross_market_t_co2e": amount("Gross emissions, market-based, tonnes."),
         "gross_location_g_co2e": grams("Gross emissions, location-based, embodied ones included"),
         "gross_market_g_co2e": grams("Gross emissions, market-based, embodied ones included"),
         "carbon_location_low_g_co2e": grams("Lower limit of the operational emissions, location-based"),
@@ -47,7 +71,10 @@ fn report_schema() -> Value {
         "contract_energy_kwh": { "type": "string", "description": "Energy under the providers' contracts for renewable power." },
         "grid_renewable_energy_kwh": { "type": "string", "description": "Renewable share of the grid in the rest of the energy." },
         "location_g_per_eur": per("Gross location-based grams per EUR"),
+        "market_g_per_eur": per("Gross market-based grams per EUR"),
         "location_g_per_million_tokens": per("Gross location-based grams per million tokens"),
+        "market_g_per_million_tokens": per("Gross market-based grams per million tokens"),
+        "kwh_per_million_tokens": per("Energy in kWh per million tokens"),
     } });
     let rows = |text: &str| json!({ "type": "array", "items": row.clone(), "description": text });
     json!({ "type": "object", "properties": {

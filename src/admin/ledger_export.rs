@@ -28,15 +28,44 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 .with_response(200, || page_schema(entry_schema()))];
 
 fn entry_schema() -> Value {
-    json!({ "type": "object", "description": "Entry of the ledger: amounts in credits or kWh, as exact text.",
+    let text = |text: &str| json!({ "type": "string", "description": text });
+    let count = |text: &str| json!({ "type": "integer", "description": text });
+    json!({ "type": "object", "description": "Entry of the ledger: amounts in credits or kWh, as exact text. Members that are 0, false or unknown are left out.",
         "properties": {
             "entry": { "type": "integer", "description": "Number of the entry." },
             "at": { "type": "string", "description": "Time, RFC 3339." },
             "act": { "enum": ["settle", "void", "grant", "correct"] },
             "account": { "type": "string" },
             "wallet": { "enum": Wallet::ALL.map(Wallet::name) },
-            "amount": { "type": "string" },
-            "eur": { "type": "string" },
+            "amount": text("Charge, grant, or the amount after a correction."),
+            "held": text("Amount that was reserved for the request."),
+            "was": text("Amount before a correction."),
+            "eur": text("EUR, exact."),
+            "from_entry": { "type": "integer", "description": "Number of the entry that is corrected." },
+            "what": { "enum": ["settle", "grant"], "description": "Kind of the entry that is corrected." },
+            "id": text("ID of a grant or of a correction."),
+            "why": text("Reason of a grant, of a correction, or of an end without a charge."),
+            "by": text("Author of a grant or of a correction."),
+            "request": { "type": "string" },
+            "key": text("Public ID of the key."),
+            "model": { "type": "string" },
+            "provider": { "type": "string" },
+            "terms": text("ID of the pricing terms."),
+            "batch": { "type": "boolean" },
+            "input": count("Input tokens."),
+            "cached": count("Input tokens from a cache, part of `input`."),
+            "output": count("Output tokens."),
+            "reasoning": count("Tokens of the reasoning, part of `output`."),
+            "counted": { "type": "boolean", "description": "True if the gateway counted the tokens, because the provider did not report them." },
+            "images": count("Images."),
+            "seconds": text("Seconds of audio."),
+            "billable_kwh": text("Energy that is charged, kWh."),
+            "kwh": text("Energy, kWh."),
+            "failed_kwh": text("Energy of failed attempts, part of `kwh`."),
+            "g_co2": text("Grams of CO2 equivalent, location-based."),
+            "g_co2_low": text("Lower limit of `g_co2`."),
+            "g_co2_high": text("Upper limit of `g_co2`."),
+            "litres": text("Water, litres."),
         } })
 }
 

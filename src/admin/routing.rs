@@ -11,7 +11,7 @@ use crate::state::AppState;
 use crate::upstream::offer::{OfferState, SelectionTime};
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, RequiredCapabilities};
-use penstock_routing::{FLAVORS, Flavor, OfferHealth, default_flavor, split_flavor};
+use penstock_routing::{FLAVORS, Flavor, OfferHealth, OfferRank, default_flavor, split_flavor};
 use serde_json::{Map, Value, json};
 use std::future::ready;
 use std::time::Duration;
@@ -64,19 +64,10 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 /// Returns the OpenAPI schema of the explanation.
 fn answer_schema() -> Value {
     let list = |item: Value, text: &str| json!({ "type": "array", "items": item, "description": text });
-    let terms = json!({ "type": "object", "description": "Weighted parts, whose sum is the score; 0 is the best.",
-        "properties": { "price": { "type": "number" }, "speed": { "type": "number" }, "environment": { "type": "number" } } });
-    let candidate = json!({ "type": "object", "properties": {
-        "provider": { "type": "string" },
-        "score": { "type": "number" },
-        "terms": terms,
-        "rank": { "enum": ["usable", "above the carbon limit", "unhealthy"] },
-        "shares_first_place": { "type": "boolean", "description": "True if the score counts as equal to the first one." },
-        "health": { "enum": ["healthy", "half_open", "cooldown", "ejected"] },
-        "is_full": { "type": "boolean", "description": "True if the provider has no free slot, so that the next candidate is asked." },
-    } });
     let excluded = json!({ "type": "object", "properties": {
         "provider": { "type": "string" },
+        "name": { "type": "string", "description": "Name of the model at the provider." },
+        "country": { "type": "string", "description": "Country of the data centre, ISO 3166-1." },
         "reason": { "type": "string", "description": "`key`, `context_window`, a filter, or the parameter that the offer lacks." },
         "message": { "type": "string" },
     } });
@@ -84,7 +75,8 @@ fn answer_schema() -> Value {
         "flavor": { "enum": FLAVORS.iter().map(|flavor| flavor.name()).collect::<Vec<_>>() },
         "is_default": { "type": "boolean" },
         "weights": { "type": "object", "description": "Weights of price, speed and environment." },
-        "candidates": list(candidate, "Candidates, best first."),
+        "max_intensity_ratio": { "type": ["number", "null"], "description": "Offers whose grid emits more than this many times as much as the cleanest come after the others; `null` without a limit." },
+        "candidates": list(candidate_schema(), "Candidates, best first."),
         "excluded": list(excluded, "Offers that cannot serve the request."),
     } });
     json!({ "type": "object", "properties": {
@@ -95,6 +87,35 @@ fn answer_schema() -> Value {
         "fallbacks": list(json!({ "type": "string" }), "Models that are used if no offer of this model answers."),
         "attempts": { "type": "integer", "description": "Maximum number of providers that are asked." },
         "flavors": list(flavor, "A row for each flavor."),
+    } })
+}
+
+fn candidate_schema() -> Value {
+    let number = |text: &str| json!({ "type": "number", "description": text });
+    let if_known = |kind: &str, text: &str| json!({ "type": [kind, "null"], "description": text });
+    let flag = |text: &str| json!({ "type": "boolean", "description": text });
+    let terms = json!({ "type": "object", "description": "Weighted parts, whose sum is the score; 0 is the best.",
+        "properties": { "price": { "type": "number" }, "speed": { "type": "number" }, "environment": { "type": "number" } } });
+    json!({ "type": "object", "properties": {
+        "provider": { "type": "string" },
+        "name": { "type": "string", "description": "Name of the model at the provider." },
+        "country": { "type": "string", "description": "Country of the data centre, ISO 3166-1." },
+        "score": { "type": "number" },
+        "terms": terms,
+        "rank": { "enum": OfferRank::ALL.map(OfferRank::name) },
+        "shares_first_place": flag("True if the score counts as equal to the first one."),
+        "health": { "enum": ["healthy", "half_open", "cooldown", "ejected"] },
+        "rests_for_seconds": if_known("number", "Time until the offer is tried again; `null` if it does not rest."),
+        "price_eur": number("Expected price of the request."),
+        "predicted_seconds": if_known("number", "Expected duration of the request; `null` if it is unknown."),
+        "failing": number("Share of the latest requests that failed, from 0 to 1."),
+        "requests_in_flight": { "type": "integer", "description": "Requests that the provider works on." },
+        "max_in_flight": if_known("integer", "Maximum number of requests that the provider works on; `null` without a limit."),
+        "is_full": flag("True if the provider has no free slot, so that the next candidate is asked."),
+        "g_per_kwh": if_known("number", "Intensity of the grid, grams of CO2 equivalent per kWh; `null` if it is unknown."),
+        "renewable": number("Renewable share of the power, from 0 to 1."),
+        "is_answer_shortened": flag("True if the context window shortens the answer."),
+        "is_speed_unknown": flag("True if the offer meets the filters only because its speed is unknown."),
     } })
 }
 
@@ -245,7 +266,7 @@ fn candidate_json(one: &ExplainedCandidate, now: Duration) -> Value {
             ("predicted_seconds", json!(candidate.predicted_seconds)),
             ("failing", json!(candidate.failure_ratio)),
             ("requests_in_flight", candidate.in_flight.into()),
-            ("seats", json!(one.offer.offer.provider.max_in_flight)),
+            ("max_in_flight", json!(one.offer.offer.provider.max_in_flight)),
             ("is_full", is_full(&one.offer).into()),
             ("g_per_kwh", json!(candidate.ci_g_per_kwh)),
             ("renewable", json!(candidate.renewable)),

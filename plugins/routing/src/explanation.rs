@@ -17,12 +17,15 @@ pub enum OfferRank {
 }
 
 impl OfferRank {
+    /// Groups, best first.
+    pub const ALL: [Self; 3] = [Self::Usable, Self::AboveCarbonLimit, Self::Unhealthy];
+
     /// Returns the name of the group.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Usable => "usable",
-            Self::AboveCarbonLimit => "above the carbon limit",
+            Self::AboveCarbonLimit => "above_carbon_limit",
             Self::Unhealthy => "unhealthy",
         }
     }

@@ -151,7 +151,7 @@ fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
             [sentence, sharing.join(", ").into()],
         ),
     };
-    let is_above = candidates.iter().any(|one| text(one, "rank") == "above the carbon limit");
+    let is_above = candidates.iter().any(|one| text(one, "rank") == "above_carbon_limit");
     let limit =
         "{0} Offers whose grid emits more than {1} times as much as the cleanest come after the others.";
     let sentence = match ratio.filter(|_| is_above) {
@@ -246,8 +246,8 @@ fn health_cell(one: &Value) -> Cell {
 
 fn in_flight_cell(one: &Value) -> Cell {
     let of = |name: &str| Text::Quantity(number(one, name).unwrap_or_default(), "");
-    match number(one, "seats") {
-        Some(_) => Cell::number(Text::with("{0} of {1}", [of("requests_in_flight"), of("seats")])),
+    match number(one, "max_in_flight") {
+        Some(_) => Cell::number(Text::with("{0} of {1}", [of("requests_in_flight"), of("max_in_flight")])),
         None => quantity_cell(one, "requests_in_flight", ""),
     }
 }
@@ -257,7 +257,7 @@ fn remarks(one: &Value) -> Text {
     let is = |name: &str| one.get(name) == Some(&Value::Bool(true));
     let facts = [
         (is("shares_first_place"), "shares the first place"),
-        (text(one, "rank") == "above the carbon limit", "above the carbon limit"),
+        (text(one, "rank") == "above_carbon_limit", "above the carbon limit"),
         (is("is_full"), "no free slot"),
         (is("is_answer_shortened"), "answer shortened by the context window"),
         (is("is_speed_unknown"), "speed unknown"),
