@@ -2,24 +2,21 @@
 //! contains it.
 
 use http::HeaderValue;
+use penstock_dialect::item_references::{RANDOM_ALPHABET, RANDOM_LENGTH};
 use std::fmt;
-
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Number of random characters after the prefix: 24 × 5 bits.
-const RANDOM_LENGTH: usize = 24;
 
 /// Request id: `req_` and 24 letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestId([u8; 4 + RANDOM_LENGTH]);
 
 impl RequestId {
-    /// Creates an id from the thread's random source.
+    /// Creates an id from the thread's random source, with 5 bits per character.
     #[must_use]
     pub fn random() -> Self {
         let mut id = *b"req_aaaaaaaaaaaaaaaaaaaaaaaa";
         let mut bits: u128 = rand::random();
         for letter in id.iter_mut().skip(4) {
-            *letter = ALPHABET.get((bits & 31) as usize).copied().unwrap_or(b'a');
+            *letter = RANDOM_ALPHABET.get((bits & 31) as usize).copied().unwrap_or(b'a');
             bits >>= 5;
         }
         Self(id)
@@ -59,6 +56,7 @@ impl fmt::Display for RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_dialect::item_references::ItemReference;
 
     #[test]
     fn ids_are_letters_and_digits_and_differ() {
@@ -66,6 +64,8 @@ mod tests {
         assert_ne!(one.as_str(), two.as_str());
         assert_eq!(one.random_part().len(), RANDOM_LENGTH);
         assert!(one.random_part().bytes().all(|b| b.is_ascii_alphanumeric()));
+        let item = ItemReference { index: 0, id: format!("msg_{}_0", one.random_part()) };
+        assert_eq!(item.response_id(), Some(format!("resp_{}", one.random_part())));
         assert_eq!(one.header(), one.as_str());
     }
 }

@@ -323,3 +323,27 @@ async fn an_item_that_the_conversation_has_already_is_sent_once() {
         assert_eq!(count.status, 200, "{}", count.text());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_with_a_known_id_and_other_content_is_sent() {
+    let provider = Provider::start().await;
+    provider.always(plain("An answer."));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    let message =
+        |id: &Value, text: &str| json!({"type": "message", "id": id, "role": "user", "content": text});
+    let mut ask = json!({"model": "m", "store": true, "input": [message(&json!("item_user_1"), "Hi")]});
+    let first = response(&client.post(RESPONSES, &ask).await);
+    ask["input"] = json!("Hi");
+    let second = response(&client.post(RESPONSES, &ask).await);
+    let items = client.get(&(path(&second) + "/input_items")).await.json();
+    for (previous, id) in [(&first, json!("item_user_1")), (&second, items["data"][0]["id"].clone())] {
+        let input = json!([message(&id, "Hi"), message(&id, "More")]);
+        let ask =
+            json!({"model": "m", "store": true, "input": input, "previous_response_id": previous["id"]});
+        response(&client.post(RESPONSES, &ask).await);
+        let sent = provider.last().json()["messages"].clone();
+        let last = sent.as_array().unwrap().last().unwrap();
+        assert!(last["role"] == "user" && last["content"].to_string().contains("More"), "{id}: {sent}");
+    }
+}

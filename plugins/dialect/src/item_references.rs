@@ -3,8 +3,11 @@
 use crate::json_cursor::{elements, member_value, parse_string};
 use crate::stored_response::{StoredResponse, item_id};
 use bytes::Bytes;
-use std::borrow::Cow;
-use std::collections::HashMap;
+
+/// Length of the random part of a response's id, which its items have in their ids too.
+pub const RANDOM_LENGTH: usize = 24;
+/// Characters of the random part.
+pub const RANDOM_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Maximum number of references in a request.
 pub const MAX_REFERENCES: usize = 1024;
@@ -23,11 +26,13 @@ impl ItemReference {
     #[must_use]
     pub fn response_id(&self) -> Option<String> {
         let (_, rest) = self.id.split_once('_')?;
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (unique, rest) = rest.split_at_checked(RANDOM_LENGTH)?;
         // Ids of items in an answer, and of items in an input, have different forms.
-        let split = rest.rsplit_once('_').or_else(|| rest.rsplit_once("in"));
-        let (unique, _) = split.filter(|(unique, index)| !unique.is_empty() && is_number(index))?;
-        Some(format!("resp_{unique}"))
+        let index = rest.strip_prefix('_').or_else(|| rest.strip_prefix("in"))?;
+        let is_own = !index.is_empty()
+            && index.bytes().all(|byte| byte.is_ascii_digit())
+            && unique.bytes().all(|byte| RANDOM_ALPHABET.contains(&byte));
+        is_own.then(|| format!("resp_{unique}"))
     }
 }
 
@@ -76,52 +81,6 @@ pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
     Bytes::from(out)
 }
 
-/// Returns true if an item of `input` has an id.
-#[must_use]
-pub fn has_item_ids(body: &[u8]) -> bool {
-    elements(member_value(body, "input").unwrap_or_default()).any(|item| item_id(item).is_some())
-}
-
-/// Removes items of `input` that the conversation already has: those of a body that repeat an item of `previous_items`
-/// (elements of a JSON array without brackets), or an earlier item of the body. Items are the same if they have the same
-/// type and id, and the gateway created the id or their bytes are equal.
-#[must_use]
-pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
-    let input = member_value(body, "input").unwrap_or_default();
-    let previous = [b"[", previous_items, b"]"].concat();
-    let mut seen: HashMap<String, &[u8]> = HashMap::new();
-    for item in elements(&previous) {
-        item_id(item).map(|id| seen.entry(id.into_owned()).or_insert(item));
-    }
-    let mut kept = Vec::with_capacity(input.len());
-    let mut has_repeated = false;
-    for item in elements(input) {
-        if let Some(id) = item_id(item).map(Cow::into_owned) {
-            let earlier = *seen.entry(id.clone()).or_insert(item);
-            if !std::ptr::eq(earlier, item) && is_same_item(&id, earlier, item) {
-                has_repeated = true;
-                continue;
-            }
-        }
-        kept.extend_from_slice(if kept.is_empty() { b"[" } else { b"," });
-        kept.extend_from_slice(item);
-    }
-    if !has_repeated {
-        return body.clone();
-    }
-    kept.extend_from_slice(if kept.is_empty() { b"[]" } else { b"]" });
-    let start = input.as_ptr() as usize - body.as_ptr() as usize;
-    let (before, after) = (body.get(..start), body.get(start + input.len()..));
-    Bytes::from([before.unwrap_or_default(), &kept, after.unwrap_or_default()].concat())
-}
-
-/// Returns true if two items with this id are the same.
-fn is_same_item(id: &str, earlier: &[u8], later: &[u8]) -> bool {
-    let kind = |item| member_value(item, "type").and_then(parse_string).unwrap_or(Cow::Borrowed("message"));
-    let is_own_id = ItemReference { index: 0, id: id.to_owned() }.response_id().is_some();
-    earlier == later || (is_own_id && kind(earlier) == kind(later))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -134,18 +93,29 @@ mod tests {
 
     #[test]
     fn an_id_names_its_response() {
-        for (id, response) in [
-            ("msg_4b8e_0", Some("resp_4b8e")),
-            ("fco_4bin8ein12", Some("resp_4bin8e")),
-            ("rs_4bin8e_3", Some("resp_4bin8e")),
-            ("msg_own", None),
-            ("msg__1", None),
-            ("msg_in1", None),
-            ("msg_4b8e_x", None),
-            ("4b8e", None),
-            ("", None),
+        let unique = "in4bin7eabcdefghijkl2in3";
+        let response = format!("resp_{unique}");
+        for form in ["msg_*_0", "fco_*in12", "rs_*_3", "item_*_10"] {
+            let id = form.replace('*', unique);
+            assert_eq!(reference(&id).response_id().as_ref(), Some(&response), "{id}");
+        }
+        for form in
+            ["msg_*", "msg_*_", "msg_*in", "msg_*_x", "msg_*x_0", "msg_a*_0", "msg_*__0", "msg*_0", "*"]
+        {
+            let id = form.replace('*', unique);
+            assert_eq!(reference(&id).response_id(), None, "{id}");
+        }
+        for id in [
+            "item_user_1",
+            "msg_own",
+            "msg__1",
+            "msg_4bin8e_0",
+            "msg_ABCDEFGHIJKLabcdefghijkl_0",
+            "msg_abcdefghijklmnopqrst0189_0",
+            "msg_abcdefghijklmnopqrstuvw\u{e9}_0",
+            "",
         ] {
-            assert_eq!(reference(id).response_id().as_deref(), response, "{id}");
+            assert_eq!(reference(id).response_id(), None, "{id}");
         }
     }
 
@@ -167,40 +137,6 @@ mod tests {
         assert_eq!((&replaced["input"][0]["a"], &replaced["input"][2]["b"][0]), (&json!(1), &json!(2)));
         assert_eq!((&replaced["input"][3]["id"], &replaced["store"]), (&json!(5), &json!(true)));
         assert_eq!(replace_references(&body, &[]), body);
-    }
-
-    #[test]
-    fn repeated_items_are_removed() {
-        let call =
-            json!({"type": "function_call", "id": "fc_a_1", "call_id": "c", "name": "f", "arguments": "{}"});
-        let own = json!({"type": "message", "id": "m1", "role": "user", "content": "Hi"});
-        let question = json!({"type": "message", "id": "msg_ain0", "role": "user", "content": "Hi"});
-        let short =
-            json!({"id": "msg_ain0", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]});
-        let output = json!({"type": "function_call_output", "call_id": "c", "output": "1"});
-        let changed = json!({"type": "message", "id": "m1", "role": "user", "content": "Ho"});
-        let previous = format!("{question},{call}");
-        for (previous, input, left) in [
-            ("", json!([call, call, output]), json!([call, output])),
-            (&previous, json!([call, output, output]), json!([output, output])),
-            (&previous, json!([short, call]), json!([])),
-            ("", json!([own, changed, own]), json!([own, changed])),
-            (
-                &previous,
-                json!([{"type": "reasoning", "id": "fc_a_1"}]),
-                json!([{"type": "reasoning", "id": "fc_a_1"}]),
-            ),
-        ] {
-            let body = Bytes::from(json!({"a": 1, "input": input, "z": 2}).to_string());
-            assert!(has_item_ids(&body));
-            let removed = remove_repeated_items(&body, previous.as_bytes());
-            let expected = json!({"a": 1, "input": left, "z": 2});
-            assert_eq!(serde_json::from_slice::<Value>(&removed).unwrap(), expected, "{body:?}");
-        }
-        for body in ["", "[]", "{\"input\":\"x\"}", "{\"input\":[{\"id\":", "{\"input\":[1,null,[]]}"] {
-            assert_eq!(remove_repeated_items(&Bytes::from(body), b"{,"), body, "{body}");
-            assert!(!has_item_ids(body.as_bytes()), "{body}");
-        }
     }
 
     #[test]

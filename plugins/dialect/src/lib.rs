@@ -16,6 +16,7 @@ mod echo;
 pub mod event;
 pub mod item_references;
 pub mod parameters;
+pub mod repeated_items;
 pub mod stored_response;
 pub mod write;
 

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
-use penstock_dialect::item_references::{has_item_ids, remove_repeated_items};
+use penstock_dialect::repeated_items::{has_item_ids, remove_repeated_items};
 use penstock_request_validation::{
     ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage,
 };
