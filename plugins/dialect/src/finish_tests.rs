@@ -102,3 +102,31 @@ fn output_after_a_finish_reason_is_passed_on() {
         assert!(text.matches("two").count() >= 2, "{client:?}: {text}");
     }
 }
+
+#[test]
+fn an_error_after_a_finish_reason_with_text_is_ignored_only_with_usage_behind_the_text() {
+    let (text, last) = (chunk(TEXT, ""), chunk(LAST_TEXT, ""));
+    let (text_with_usage, last_with_usage) = (chunk(TEXT, USAGE), chunk(LAST_TEXT, USAGE));
+    let cases = [
+        (vec![text.clone(), last.clone()], true),
+        (vec![text.clone(), last_with_usage.clone()], true),
+        (vec![text_with_usage.clone(), last.clone()], true),
+        (vec![text_with_usage.clone(), last_with_usage.clone()], true),
+        (vec![text_with_usage, last_with_usage, chunk("", USAGE)], false),
+        (vec![text.clone(), last, chunk("", USAGE)], false),
+        (vec![text, chunk(FINISH, "")], false),
+    ];
+    let error = "data: {\"error\":{\"message\":\"The engine has stopped.\",\"code\":500}}\n\n";
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (events, is_reported) in &cases {
+            let ask = sample_request(client, true);
+            let abilities = OfferCapabilities::default();
+            let target = sample_target(Dialect::Chat, &abilities);
+            let pair = find_translator(client, Dialect::Chat).unwrap();
+            let stream = events.concat() + error;
+            let run =
+                test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+            assert_eq!(run.fault.is_some(), *is_reported, "{client:?}: {events:?}");
+        }
+    }
+}

@@ -331,10 +331,11 @@ impl StreamTranslator {
     }
 
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
-    /// reason came with text, and neither usage nor the end event has arrived, because the answer may be incomplete.
+    /// reason came with text, and neither usage behind the output nor the end event has arrived, because the answer may
+    /// be incomplete.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
         let may_be_cut = self.progress == StreamProgress::Finished
-            && self.reported_usage.is_none()
+            && !self.has_usage_of_end()
             && self.decoder.has_finish_with_text();
         match result {
             Err(error) if may_be_cut && error.in_band_body.is_some() => Err(error),
