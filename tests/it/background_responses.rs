@@ -102,6 +102,13 @@ async fn a_background_response_is_polled_to_its_end_and_charged_once() {
     assert_eq!(second["previous_response_id"], response["id"]);
     assert_eq!(provider.last().json()["messages"].as_array().unwrap().len(), 3);
     assert_eq!(provider.calls(), 2);
+    // Items that the conversation already has are neither sent nor stored again.
+    more["input"] = json!([done["output"][0], {"role": "user", "content": "More"}]);
+    let third = client.post(RESPONSES, &more).await.json();
+    let third = when(&client, &third, "completed").await;
+    assert_eq!(provider.last().json()["messages"].as_array().unwrap().len(), 3);
+    let items = client.get(&(path(&third) + "/input_items")).await.json();
+    assert_eq!(items["data"].as_array().unwrap().len(), 3, "{items}");
     let other = storing(&running).await;
     assert_eq!(other.get(&path(&response)).await.status, 404);
     assert_eq!(client.send("DELETE", &path(&response), &[], b"").await.json()["deleted"], true);

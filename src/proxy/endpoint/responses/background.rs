@@ -1,7 +1,7 @@
 //! Background responses: creation, and their state as clients see it.
 
 use super::stored::{find_response, load_response, response_not_found};
-use super::{previous, references, stream};
+use super::{stored_conversation, stream};
 use crate::batch::{BatchManager, NewResponse};
 use crate::limits::stream_permits::StreamPermit;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -63,8 +63,7 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
 
 /// Validates a request and stores it with the queued response, which starts its run.
 async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedResponse, ApiError> {
-    let resolved = references::resolve_references(x, body.clone()).await?;
-    let storage = previous::response_storage(x, &resolved).await?;
+    let (resolved, storage) = stored_conversation(x, body.clone()).await?;
     let ask = validate_responses_request_with_storage(
         resolved,
         &x.config.admission,
