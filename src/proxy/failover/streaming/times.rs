@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 /// Timeout for the end of a stream after its finish reason and its usage.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Maximum silence after a finish reason that no usage confirms. More output may follow it, so it is longer than
+/// [`END_TIMEOUT`]; but most such answers are complete, and a provider that neither sends `[DONE]` nor closes the stream
+/// delays the end of each of them by this timeout. Engines pause for less than this between two tokens.
+const UNCONFIRMED_END_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Timeout for the usage after the end event of a stream that has not reported it before. Most providers close the
 /// stream at that time; if a provider does not, the end of its answer is delayed by this timeout.
 const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -50,8 +55,7 @@ impl StreamDeadlines {
         }
     }
 
-    /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it. After a
-    /// finish reason without usage the provider may be silent as long as before it, because more output may follow.
+    /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it.
     pub(super) fn read_deadline(
         &self,
         reply: &dyn StreamTranslation,
@@ -60,7 +64,7 @@ impl StreamDeadlines {
         let end = || self.end_deadline.unwrap_or(self.progressed + END_TIMEOUT);
         match reply.progress() {
             StreamProgress::Finished if reply.has_unconfirmed_finish() => {
-                (self.progressed + idle, UpstreamErrorKind::IdleTimeout)
+                (self.progressed + idle.min(UNCONFIRMED_END_TIMEOUT), UpstreamErrorKind::IdleTimeout)
             }
             StreamProgress::Pending => (self.first_token_deadline, UpstreamErrorKind::FirstTokenTimeout),
             StreamProgress::Committed => (self.progressed + idle, UpstreamErrorKind::IdleTimeout),
@@ -95,5 +99,67 @@ impl StreamDeadlines {
         self.first_token_deadline += by;
         self.progressed += by;
         self.end_deadline = self.end_deadline.map(|over| over + by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use bytes::Bytes;
+    use penstock_core::{AttemptTarget, Dialect, OfferCapabilities, OutputBuffer, RequestAdjustment};
+    use penstock_request_validation::{RequestLimits, validate_conversation};
+
+    const TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"One"},"finish_reason":null}]}"#;
+    const LAST_TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"One"},"finish_reason":"stop"}]}"#;
+    const FINISH: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+    const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":1}}"#;
+
+    /// Returns the time for which the provider may be silent after these events.
+    fn silence_after(events: &[&str], idle: Duration) -> Duration {
+        let body = br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#;
+        let limits = RequestLimits::default();
+        let ask = validate_conversation(Dialect::Chat, Bytes::from_static(body), &limits).unwrap();
+        let abilities = OfferCapabilities::default();
+        let target = AttemptTarget {
+            model: "m",
+            dialect: Dialect::Chat,
+            capabilities: &abilities,
+            preset: &[],
+            max_tokens: None,
+            adjustment: RequestAdjustment::default(),
+            answer_model: "m",
+            id: "1",
+            created: 1,
+        };
+        let translator = penstock_dialect::find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+        let mut reply = translator.translate_stream(&ask, &target);
+        let mut times = StreamDeadlines::new(clock::cached_now(), Duration::from_secs(20), Some(&*reply));
+        for event in events {
+            let event = format!("data: {event}\n\n");
+            reply.push(Bytes::from(event.clone()), &mut OutputBuffer::default()).unwrap();
+            times.record_progress(&*reply, event.len());
+            // All events arrive at the same time.
+            let now = times.started;
+            times.progressed = now;
+            times.end_deadline = times.end_deadline.map(|_| now + END_TIMEOUT);
+        }
+        times.read_deadline(&*reply, idle).0.duration_since(times.started)
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_awaited_for_a_short_time() {
+        let seconds = Duration::from_secs;
+        for (events, idle, expected) in [
+            (&[TEXT] as &[&str], seconds(30), seconds(30)),
+            (&[TEXT, FINISH], seconds(30), seconds(3)),
+            (&[LAST_TEXT], seconds(30), seconds(3)),
+            (&[LAST_TEXT], seconds(2), seconds(2)),
+            (&[LAST_TEXT, TEXT], seconds(30), seconds(30)),
+            (&[TEXT, FINISH, USAGE], seconds(30), seconds(1)),
+            (&[TEXT, FINISH, "[DONE]"], seconds(30), Duration::from_millis(100)),
+        ] {
+            assert_eq!(silence_after(events, idle), expected, "{events:?}");
+        }
     }
 }
