@@ -118,17 +118,33 @@ fn an_mp4_is_as_long_as_its_samples() {
     assert_eq!(length(&m4a(44_100, 1, &[(u32::MAX, u32::MAX)], b"mp4a", 100, 20_000)), None);
 }
 
-/// Returns an MP4 of a hundred packets of Opus that begin with this byte and state these ticks of 48 kHz.
-fn opus_mp4(toc: u8, ticks: u32, is_index_last: bool) -> Vec<u8> {
-    let mut file = sounds::m4a(48_000, 0, &[(100, ticks)], b"Opus", 100, 8_000);
-    let media = file.windows(4).position(|name| name == b"mdat").unwrap();
-    file[media + 4] = toc;
-    let index = file.windows(4).position(|name| name == b"moov").unwrap() - 4;
-    if is_index_last {
-        let length = file.len() - (media - 4);
-        file[index..].rotate_right(length);
+/// Order of the index and the media in an MP4 file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    IndexFirst,
+    IndexLast,
+}
+
+/// Returns an MP4 of Opus: the lengths of samples (count, ticks of 48 kHz) that it states, the first byte of each of its
+/// packets of 80 bytes, and the bytes in front of them.
+fn opus_mp4(stated: &[(u32, u32)], packets: &[u8], front: &[u8], order: Order) -> Vec<u8> {
+    let samples: Vec<u8> = packets.iter().flat_map(|toc| std::iter::once(*toc).chain([7; 79])).collect();
+    let mdat = sounds::boxed(b"mdat", &[front, &samples].concat());
+    let ftyp = sounds::boxed(b"ftyp", b"M4A \0\0\0\0");
+    let moov = |chunk: usize| {
+        let sizes =
+            [&[0; 8][..], &(packets.len() as u32).to_be_bytes(), &[0, 0, 0, 80].repeat(packets.len())]
+                .concat();
+        let chunks = [&[0, 0, 0, 0, 0, 0, 0, 1][..], &(chunk as u32).to_be_bytes()].concat();
+        let more = [sounds::boxed(b"stsz", &sizes), sounds::boxed(b"stco", &chunks)].concat();
+        sounds::m4a_index(48_000, 0, stated, b"Opus", &more)
+    };
+    let before = ftyp.len() + if order == Order::IndexFirst { moov(0).len() } else { 0 };
+    let index = moov(before + 8 + front.len());
+    match order {
+        Order::IndexFirst => [ftyp, index, mdat].concat(),
+        Order::IndexLast => [ftyp, mdat, index].concat(),
     }
-    file
 }
 
 #[test]
@@ -145,11 +161,39 @@ fn opus_in_an_mp4_is_no_shorter_than_its_packets() {
         (0x80, 60, "0.25"),
         (0xf8, 1_920, "4"),
     ] {
-        for is_index_last in [false, true] {
-            let file = opus_mp4(toc, ticks, is_index_last);
-            assert_eq!(length(&file), known(seconds), "{toc:x} {ticks} {is_index_last}");
+        for order in [Order::IndexFirst, Order::IndexLast] {
+            // The bytes in front of the packets would be packets of 120 ms.
+            for front in [&[][..], &[0xff; 8]] {
+                let file = opus_mp4(&[(100, ticks)], &[toc; 100], front, order);
+                assert_eq!(length(&file), known(seconds), "{toc:x} {ticks} {order:?} {front:?}");
+            }
         }
     }
+}
+
+#[test]
+fn opus_in_an_mp4_is_no_longer_than_its_shortest_known_packet() {
+    for order in [Order::IndexFirst, Order::IndexLast] {
+        // A packet of 60 ms is followed by packets of 20 ms.
+        let packets = [&[0x18][..], &[0xf8; 99]].concat();
+        let file = opus_mp4(&[(1, 2_880), (99, 960)], &packets, &[], order);
+        assert_eq!(length(&file), known("2.04"), "{order:?}");
+        let file = opus_mp4(&[(100, 1)], &packets, &[], order);
+        assert_eq!(length(&file), known("2"), "{order:?}");
+        // A chunk outside of the media says nothing.
+        let mut file = opus_mp4(&[(100, 960)], &[0xff; 100], &[], order);
+        let chunk = file.windows(4).position(|name| name == b"stco").unwrap() + 12;
+        for at in [0u32, 20, u32::MAX] {
+            file[chunk..chunk + 4].copy_from_slice(&at.to_be_bytes());
+            assert_eq!(length(&file), known("2"), "{order:?} {at}");
+        }
+    }
+    // A sample has at least one byte, so 40 packets of 20 ms cannot be a million.
+    let mut file = opus_mp4(&[(40, 0)], &[0xf8; 40], &[], Order::IndexFirst);
+    let count = file.windows(4).position(|name| name == b"stsz").unwrap() + 12;
+    file[count..count + 4].copy_from_slice(&1_000_000u32.to_be_bytes());
+    let seconds: f64 = length(&file).map_or(0.0, |seconds| seconds.parse().unwrap());
+    assert!(seconds < 70.0, "{seconds}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod bits;
 mod container_parser;
 mod flac;
 mod mp4;
+mod mp4_media;
 mod mp4_track;
 mod mpeg;
 mod mpeg_ps;

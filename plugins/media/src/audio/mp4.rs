@@ -4,8 +4,10 @@
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
-use super::mp4_track::{Mp4Codec, Mp4Track, run_entry_layout, sample_count, version_flags};
-use super::opus;
+use super::mp4_media::Mp4Media;
+use super::mp4_track::{
+    Mp4Codec, Mp4Track, first_sample_sizes, run_entry_layout, sample_count, version_flags,
+};
 
 /// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
@@ -24,8 +26,11 @@ pub(super) struct Mp4Parser {
     fragment: (u32, Option<u32>),
     /// Sums over all fragments of a track, as (track id, ticks, samples).
     fragments: Vec<(u32, u64, u64)>,
-    /// Longest duration of the first packet of a box `mdat`, in ticks of Opus, if its bytes are Opus.
-    opus_packet: u64,
+    media: Mp4Media,
+    /// Position of the next byte in the file.
+    position: u64,
+    /// Position of the current fragment, to which the positions of its samples relate.
+    fragment_start: u64,
     place: Mp4Place,
     excluded: ExcludedBytes,
 }
@@ -40,6 +45,8 @@ enum Mp4Place {
     Durations { entries: u64, left: u64 },
     /// Inside a run of samples; `fragment` is the index of its track in `fragments`.
     Run { fragment: usize, entry: usize, entries: u64, left: u64 },
+    /// Inside the first samples of a box `mdat`, of which `left` bytes remain.
+    Media { left: u64 },
     /// At an unknown position: the next top-level box is searched.
     Lost,
 }
@@ -48,9 +55,9 @@ enum Mp4Place {
 const CONTAINER_BOXES: [&[u8; 4]; 8] =
     [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"mvex", b"moof", b"traf"];
 /// Names of the boxes whose content is parsed.
-const PARSED_BOXES: [&[u8; 4]; 12] = [
+const PARSED_BOXES: [&[u8; 4]; 14] = [
     b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stz2",
-    b"stsd",
+    b"stsd", b"stco", b"co64",
 ];
 /// Top-level boxes that are searched after lost sync.
 const TOP_BOXES: [&[u8; 4]; 3] = [b"moof", b"moov", b"mdat"];
@@ -72,14 +79,19 @@ impl ContainerParser for Mp4Parser {
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        match self.place {
+        let step = match self.place {
             Mp4Place::Box => self.next_box(ahead),
             Mp4Place::Durations { entries, left } => self.durations(ahead, entries, left),
             Mp4Place::Run { fragment, entry, entries, left } => {
                 self.run(ahead, fragment, entry, entries, left)
             }
+            Mp4Place::Media { left } => self.read_media(ahead, left),
             Mp4Place::Lost => self.search(ahead),
+        };
+        if let ParserStep::Skip(passed) = step {
+            self.position = self.position.saturating_add(passed);
         }
+        step
     }
 
     fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
@@ -93,10 +105,11 @@ impl ContainerParser for Mp4Parser {
         if self.too_many {
             return AudioDuration::Unknown;
         }
-        // Only without other tracks, the first bytes are known to be a packet of the audio.
-        let opus_packet = (self.tracks.len() == 1).then_some(self.opus_packet).filter(|ticks| *ticks > 0);
+        // Only without other tracks, the first samples are known to be packets of the audio.
+        let opus_packet = if self.tracks.len() == 1 { self.media.shortest_opus_packet() } else { None };
+        let media_bytes = self.position.saturating_sub(missing).saturating_sub(self.excluded.sum());
         audio
-            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet))
+            .map(|track| track.duration(self.fragments_of(track), movie, opus_packet, media_bytes))
             .fold(AudioDuration::Unknown, AudioDuration::longer)
     }
 }
@@ -124,13 +137,19 @@ impl Mp4Parser {
             self.place = Mp4Place::Lost;
             return ParserStep::Skip(1);
         }
-        if name == b"mdat" && size - head >= 2 {
-            let head = head as usize;
-            let Some(packet) = ahead.get(head..head + 2) else { return ParserStep::Need(head + 2) };
-            self.opus_packet = self.opus_packet.max(opus::packet_ticks(packet));
+        if name == b"mdat" {
+            let (content, size) = (self.position.saturating_add(head), size - head);
+            let Some(before) = self.media.begin_box(content, size) else {
+                return ParserStep::Skip(head + size);
+            };
+            self.place = Mp4Place::Media { left: size - before };
+            return ParserStep::Skip(head + before);
         }
         if CONTAINER_BOXES.iter().any(|folder| **folder == *name) {
             self.excluded.begin(head);
+            if name == b"moof" {
+                self.fragment_start = self.position;
+            }
             if name == b"trak" {
                 self.too_many |= self.tracks.len() >= MOST_TRACKS;
                 if !self.too_many {
@@ -150,10 +169,21 @@ impl Mp4Parser {
                 self.place = place;
                 return ParserStep::Skip(head as u64 + passed);
             }
-        } else if name != b"mdat" {
+        } else {
             self.excluded.begin(size);
         }
         ParserStep::Skip(size)
+    }
+
+    /// Keeps the first samples of a box, and skips the others.
+    fn read_media(&mut self, ahead: &[u8], left: u64) -> ParserStep {
+        let (count, is_more_wanted) = self.media.read(ahead, left);
+        if is_more_wanted {
+            self.place = Mp4Place::Media { left: left - count as u64 };
+            return ParserStep::Skip(count as u64);
+        }
+        self.place = Mp4Place::Box;
+        ParserStep::Skip(left)
     }
 
     /// Adds entries of a table of durations; each has a number of samples and the ticks of one sample.
@@ -229,6 +259,9 @@ impl Mp4Parser {
                 self.defaults.push((be32(content, 4)?, be32(content, 12)?));
             }
             b"tfhd" => {
+                if flags & 1 != 0 {
+                    self.fragment_start = be64(content, 8)?;
+                }
                 let mut at = 8;
                 // A data offset and the index of a sample description come first, if the flags announce them.
                 at += if flags & 1 == 0 { 0 } else { 8 };
@@ -258,7 +291,14 @@ impl Mp4Parser {
                 track.is_video |= kind == b"vide";
             }
             b"stsd" if track.coding == Mp4Codec::Other => track.coding = Mp4Codec::parse(content)?,
-            b"stsz" | b"stz2" => track.samples = track.samples.max(sample_count(content)?),
+            b"stsz" | b"stz2" => {
+                track.samples = track.samples.max(sample_count(content)?);
+                if name == b"stsz" {
+                    self.media.set_first_sizes(first_sample_sizes(content));
+                }
+            }
+            b"stco" if be32(content, 4)? > 0 => self.media.set_first_chunk(u64::from(be32(content, 8)?)),
+            b"co64" if be32(content, 4)? > 0 => self.media.set_first_chunk(be64(content, 8)?),
             _ => {}
         }
         Some(())
@@ -269,6 +309,11 @@ impl Mp4Parser {
     fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4Place)> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
+        if flags & 1 != 0 {
+            // The offset may be negative.
+            let offset = i64::from(be32(content, 8)?.cast_signed());
+            self.media.add_fragment(self.fragment_start.saturating_add_signed(offset));
+        }
         let known = self.fragments.iter().position(|(track, ..)| *track == id);
         let fragment = known.unwrap_or(self.fragments.len());
         if known.is_none() {

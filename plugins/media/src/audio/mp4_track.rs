@@ -69,8 +69,8 @@ impl Mp4Codec {
 
     /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
     /// this is the sum without two samples, which may be trimmed. Otherwise a sample of a lossy codec counts 10 ms,
-    /// less than any frame. A sample of Opus lasts as long as the first packet (`opus_packet`, in ticks), or else counts
-    /// 2.5 ms.
+    /// less than any frame. A sample of Opus lasts as long as the shortest of the known packets (`opus_packet`, in ticks),
+    /// or else counts 2.5 ms.
     fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
@@ -149,14 +149,18 @@ impl Mp4Track {
     }
 
     /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples,
-    /// `opus_packet` the duration of a packet if it is Opus.
+    /// `opus_packet` the duration of a packet if it is Opus. A packet of Opus has at least one of the `media_bytes`.
     pub(super) fn duration(
         &self,
         fragments: (u64, u64),
         movie: AudioDuration,
         opus_packet: Option<u64>,
+        media_bytes: u64,
     ) -> AudioDuration {
-        let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
+        let (ticks, mut samples) = (fragments.0, self.samples.saturating_add(fragments.1));
+        if self.coding == Mp4Codec::Opus {
+            samples = samples.min(media_bytes);
+        }
         let summed = self.longest.max(self.current);
         let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
         let stated = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
@@ -171,6 +175,15 @@ impl Mp4Track {
 /// Returns the number of samples in a table of sample sizes (`stsz`, or `stz2` with compact sizes).
 pub(super) fn sample_count(content: &[u8]) -> Option<u64> {
     be32(content, 8).map(u64::from)
+}
+
+/// Returns the sizes of the first samples in a table of sample sizes (`stsz`), of which this is the start.
+pub(super) fn first_sample_sizes(content: &[u8]) -> impl Iterator<Item = u32> {
+    let (same, count) = (be32(content, 4).unwrap_or_default(), sample_count(content).unwrap_or_default());
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let listed = (content.len().saturating_sub(12) / 4).min(count);
+    (0..if same > 0 { count } else { listed })
+        .map_while(move |index| if same > 0 { Some(same) } else { be32(content, 12 + 4 * index) })
 }
 
 /// Returns the number of bytes of an entry in a run of samples, and true if each entry begins with a duration.

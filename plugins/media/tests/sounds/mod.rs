@@ -141,6 +141,14 @@ pub fn m4a(
     samples: u32,
     media: usize,
 ) -> Vec<u8> {
+    let mut stsz = vec![0; 8];
+    stsz.extend(samples.to_be_bytes());
+    let moov = m4a_index(rate, stated, lengths, codec, &boxed(b"stsz", &stsz));
+    [boxed(b"ftyp", b"M4A \0\0\0\0"), moov, boxed(b"mdat", &vec![9; media])].concat()
+}
+
+/// Returns the index of an M4A, with more boxes in its table of samples.
+pub fn m4a_index(rate: u32, stated: u32, lengths: &[(u32, u32)], codec: &[u8; 4], more: &[u8]) -> Vec<u8> {
     let mut stts = vec![0; 4];
     stts.extend((lengths.len() as u32).to_be_bytes());
     for (count, ticks) in lengths {
@@ -150,11 +158,8 @@ pub fn m4a(
     let mut stsd = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 36];
     stsd.extend(codec);
     stsd.resize(44, 0);
-    let mut stsz = vec![0; 8];
-    stsz.extend(samples.to_be_bytes());
-    let table = [boxed(b"stsd", &stsd), boxed(b"stts", &stts), boxed(b"stsz", &stsz)].concat();
-    let moov = [header(b"mvhd", 600, 1), track_with(1, b"soun", rate, stated, &table)].concat();
-    [boxed(b"ftyp", b"M4A \0\0\0\0"), boxed(b"moov", &moov), boxed(b"mdat", &vec![9; media])].concat()
+    let table = [boxed(b"stsd", &stsd), boxed(b"stts", &stts), more.to_vec()].concat();
+    boxed(b"moov", &[header(b"mvhd", 600, 1), track_with(1, b"soun", rate, stated, &table)].concat())
 }
 
 /// Returns a fragmented MP4: fragments of one second each, the last with its own lengths.

@@ -1,0 +1,90 @@
+//! First bytes of the samples in an MP4 file, of which the durations of Opus packets are read.
+
+use super::opus;
+
+/// Maximum number of bytes that are kept of a box `mdat`, and of boxes of which bytes are kept.
+const MAX_WINDOW: usize = 1024;
+const MAX_WINDOWS: usize = 16;
+/// Maximum number of packets whose position is kept.
+const MAX_PACKETS: usize = 64;
+
+/// Positions of packets in the file, and parts of its boxes `mdat`.
+#[derive(Debug, Default)]
+pub(super) struct Mp4Media {
+    /// Parts of boxes, with their positions in the file.
+    windows: Vec<(u64, Vec<u8>)>,
+    /// Positions of the first packets of fragments.
+    fragment_packets: Vec<u64>,
+    /// Position of the first chunk of samples.
+    first_chunk: Option<u64>,
+    /// Sizes of the first samples, which are in the first chunk in most files.
+    first_sizes: Vec<u32>,
+}
+
+impl Mp4Media {
+    /// Records the position of the first chunk of samples.
+    pub(super) fn set_first_chunk(&mut self, position: u64) {
+        self.first_chunk = self.first_chunk.or(Some(position));
+    }
+
+    /// Records the sizes of the first samples.
+    pub(super) fn set_first_sizes(&mut self, sizes: impl Iterator<Item = u32>) {
+        if self.first_sizes.is_empty() {
+            self.first_sizes = sizes.take(MAX_PACKETS).collect();
+        }
+    }
+
+    /// Records the position of the first packet of a fragment.
+    pub(super) fn add_fragment(&mut self, position: u64) {
+        if self.fragment_packets.len() < MAX_PACKETS {
+            self.fragment_packets.push(position);
+        }
+    }
+
+    /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part that is kept;
+    /// `None` if nothing is kept of the box. The part begins at the first chunk, if that is known and in this box.
+    pub(super) fn begin_box(&mut self, position: u64, size: u64) -> Option<u64> {
+        if size == 0 || self.windows.len() >= MAX_WINDOWS {
+            return None;
+        }
+        let chunk = self.first_chunk.and_then(|chunk| chunk.checked_sub(position));
+        let before = chunk.filter(|before| *before < size).unwrap_or_default();
+        self.windows.push((position.saturating_add(before), Vec::new()));
+        Some(before)
+    }
+
+    /// Keeps the next bytes of the box, of which `left` remain. Returns the number of bytes that were read, and true if
+    /// more are wanted.
+    pub(super) fn read(&mut self, ahead: &[u8], left: u64) -> (usize, bool) {
+        let Some((_, kept)) = self.windows.last_mut() else { return (0, false) };
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let count = ahead.len().min(left).min(MAX_WINDOW.saturating_sub(kept.len()));
+        kept.extend_from_slice(ahead.get(..count).unwrap_or_default());
+        (count, count < left && kept.len() < MAX_WINDOW)
+    }
+
+    /// Returns the duration in ticks of the shortest of the known packets of Opus; `None` if none is known. Packets may
+    /// have different durations, and the duration is used for all of them.
+    pub(super) fn shortest_opus_packet(&self) -> Option<u64> {
+        // Without the first sample of the chunk, its position and those of the next samples are not trusted.
+        let mut next = self.first_chunk.filter(|chunk| self.packet_ticks(*chunk).is_some());
+        let sizes = self.first_sizes.iter().map(|size| u64::from(*size));
+        // The size of the last sample is not needed.
+        let samples = std::iter::once(0).chain(sizes).map_while(|size| {
+            next = next.and_then(|position| position.checked_add(size));
+            next
+        });
+        let samples = samples.take(self.first_sizes.len().max(1));
+        let packets =
+            samples.chain(self.fragment_packets.iter().copied()).filter_map(|at| self.packet_ticks(at));
+        packets.filter(|ticks| *ticks > 0).min()
+    }
+
+    /// Returns the duration of the packet at this position, if its first bytes were kept.
+    fn packet_ticks(&self, position: u64) -> Option<u64> {
+        self.windows.iter().find_map(|(start, kept)| {
+            let offset = usize::try_from(position.checked_sub(*start)?).ok()?;
+            Some(opus::packet_ticks(kept.get(offset..offset.checked_add(2)?)?))
+        })
+    }
+}
