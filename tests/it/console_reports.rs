@@ -83,6 +83,10 @@ async fn the_carbon_report_equals_the_ledger() {
         assert_eq!(decimal(&total["gross_location_g_co2e"]), location + decimal(&total["embodied_g_co2e"]));
         let gap = decimal(&total["contract_energy_kwh"]) * Decimal::TWO - decimal(&total["energy_kwh"]);
         assert!(gap.abs() < Decimal::new(1, 9), "{total}");
+        // 27 % of the French grid is renewable, and the contract covers the other half of the energy.
+        let rest = decimal(&total["energy_kwh"]) - decimal(&total["contract_energy_kwh"]);
+        let gap = decimal(&total["grid_renewable_energy_kwh"]) - rest * Decimal::new(27, 2);
+        assert!(gap.abs() < Decimal::new(1, 9), "{total}");
         for group in ["countries", "providers", "months"] {
             let rows = report[group].as_array().unwrap();
             let energy: Decimal = rows.iter().map(|row| decimal(&row["energy_kwh"])).sum();
