@@ -148,12 +148,8 @@ impl BatchRunner {
             {
                 self.app.metrics.batches.count_line(if line.succeeded { "completed" } else { "failed" });
             }
-            if let Some(usage) = line.usage {
-                let sum = &mut self.record.usage;
-                sum.input = sum.input.saturating_add(usage.input);
-                sum.cached = sum.cached.saturating_add(usage.cached);
-                sum.output = sum.output.saturating_add(usage.output);
-                sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+            if let Some(usage) = &line.usage {
+                self.record.usage.add(usage);
             }
             ends.extend(line.end);
             self.committing.extend(line.permit);

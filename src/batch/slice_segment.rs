@@ -100,12 +100,7 @@ fn read_contents(files: &FileManager, stored: &StoredSegment) -> Result<Bytes> {
 
 fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {
     let mut sum = BatchUsage::default();
-    for usage in lines.iter().filter_map(|line| line.usage.as_ref()) {
-        sum.input = sum.input.saturating_add(usage.input);
-        sum.cached = sum.cached.saturating_add(usage.cached);
-        sum.output = sum.output.saturating_add(usage.output);
-        sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
-    }
+    lines.iter().filter_map(|line| line.usage.as_ref()).for_each(|usage| sum.add(usage));
     sum
 }
 

@@ -19,6 +19,7 @@ mod slices;
 mod unfinished;
 
 use claims::coordination_rows;
+use penstock_core::TokenUsage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -76,6 +77,16 @@ pub struct BatchUsage {
     pub cached: u64,
     pub output: u64,
     pub reasoning: u64,
+}
+
+impl BatchUsage {
+    /// Adds the usage of a response.
+    pub const fn add(&mut self, usage: &TokenUsage) {
+        self.input = self.input.saturating_add(usage.input);
+        self.cached = self.cached.saturating_add(usage.cached);
+        self.output = self.output.saturating_add(usage.output);
+        self.reasoning = self.reasoning.saturating_add(usage.reasoning);
+    }
 }
 
 /// Error of a failed batch.
