@@ -184,30 +184,39 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
 }
 
+/// Days counted back from the day on which a test began, so that a test may run over midnight.
+#[derive(Clone, Copy)]
+struct PastDays {
+    began: u64,
+}
+
+impl PastDays {
+    /// Returns a day of the past, such as `2026-11-26`.
+    fn ago(self, days: u64) -> String {
+        UtcDay::from_unix(self.began - days * 86_400).to_string()
+    }
+
+    /// Returns a request for the invoice of a period, from and to so many days ago.
+    fn issue_request(self, account: &str, from: u64, to: u64) -> Value {
+        json!({"account": account, "from": self.ago(from), "to": self.ago(to)})
+    }
+}
+
 /// Gateway whose account `acme` has charges on each of the last six days.
-async fn bench_with_history() -> (Provider, Running) {
+async fn bench_with_history() -> (Provider, Running, PastDays) {
     let (provider, running) = bench().await;
+    let days = PastDays { began: running.gateway.app.clock.unix_seconds() };
     record_demo_history(&running.gateway.app, "acme", &"history".into()).await;
-    (provider, running)
-}
-
-/// Returns a day of the past, such as `2026-11-26`.
-fn days_ago(running: &Running, days: u64) -> String {
-    UtcDay::from_unix(running.gateway.app.clock.unix_seconds() - days * 86_400).to_string()
-}
-
-/// Returns a request for the invoice of a period, from and to so many days ago.
-fn issue_request(running: &Running, account: &str, from: u64, to: u64) -> Value {
-    json!({"account": account, "from": days_ago(running, from), "to": days_ago(running, to)})
+    (provider, running, days)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issued_invoice_has_the_next_number_and_never_changes() {
-    let (_provider, running) = bench_with_history().await;
+    let (_provider, running, days) = bench_with_history().await;
     ask(&running, "acme", 2).await;
     let admin = running.admin();
     let year = &today(&admin.get("/admin/invoice?account=acme").await.json())[..4].to_owned();
-    let first = admin.post("/admin/invoices", &issue_request(&running, "acme", 6, 5)).await;
+    let first = admin.post("/admin/invoices", &days.issue_request("acme", 6, 5)).await;
     assert_eq!(first.status, 200, "{}", first.text());
     let first = first.json();
     assert_eq!(first["number"], json!(format!("PS-{year}-000001")), "{first}");
@@ -219,15 +228,15 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
         (&first["issued"], &first["seller"]["name"]),
         (&first["created"], &json!("Example Hosting GmbH"))
     );
-    let second = admin.post("/admin/invoices", &issue_request(&running, "acme", 4, 4)).await.json();
+    let second = admin.post("/admin/invoices", &days.issue_request("acme", 4, 4)).await.json();
     assert_eq!(second["number"], json!(format!("PS-{year}-000002")));
     // The same period returns the same invoice; an overlapping period is refused.
-    assert_eq!(admin.post("/admin/invoices", &issue_request(&running, "acme", 6, 5)).await.json(), first);
-    let overlapping = issue_request(&running, "acme", 5, 3);
+    assert_eq!(admin.post("/admin/invoices", &days.issue_request("acme", 6, 5)).await.json(), first);
+    let overlapping = days.issue_request("acme", 5, 3);
     let refused = admin.post("/admin/invoices", &overlapping).await;
     assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (409, Some("from")));
     assert!(refused.text().contains(&format!("PS-{year}-000001")), "{}", refused.text());
-    let query = format!("from={}&to={}", days_ago(&running, 5), days_ago(&running, 3));
+    let query = format!("from={}&to={}", days.ago(5), days.ago(3));
     let draft = admin.get(&format!("/admin/invoice?account=acme&{query}")).await.json();
     assert_eq!(
         (&draft["issue_state"], &draft["overlaps"], &draft["can_issue"]),
@@ -243,7 +252,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
         (json!({"account": "acme", "from": "2026-02-01", "to": "2026-02-28", "number": "X"}), 400, "number"),
         // Without a charge there is nothing to invoice.
         (json!({"account": "acme", "from": "2026-02-01", "to": "2026-02-28"}), 409, "from"),
-        (issue_request(&running, "other", 6, 5), 409, "from"),
+        (days.issue_request("other", 6, 5), 409, "from"),
     ] {
         let refused = admin.post("/admin/invoices", &body).await;
         assert_eq!(
@@ -259,10 +268,10 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     let fresh =
         Bench::new().settings(&other).provider_with("a", &provider, contract, "").load(running.storage());
     running.reload(fresh).await;
-    let query = format!("account=acme&from={}&to={}", days_ago(&running, 6), days_ago(&running, 5));
+    let query = format!("account=acme&from={}&to={}", days.ago(6), days.ago(5));
     let query = format!("/admin/invoice?{query}");
     assert_eq!(admin.get(&query).await.json(), first);
-    let third = admin.post("/admin/invoices", &issue_request(&running, "acme", 3, 3)).await.json();
+    let third = admin.post("/admin/invoices", &days.issue_request("acme", 3, 3)).await.json();
     assert_eq!((&third["number"], &third["vat_percent"]), (&json!(format!("QS-{year}-000003")), &json!("7")));
     let numbers = |list: &Value| -> Vec<String> {
         list["data"]
@@ -286,17 +295,17 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     let provider = Provider::start().await;
     let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;
     assert_eq!(again.admin().get(&query).await.json(), before);
-    let fourth = again.admin().post("/admin/invoices", &issue_request(&again, "acme", 2, 2)).await.json();
+    let fourth = again.admin().post("/admin/invoices", &days.issue_request("acme", 2, 2)).await.json();
     assert_eq!(fourth["number"], json!(format!("PS-{year}-000004")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it() {
-    let (_provider, running) = bench_with_history().await;
+    let (_provider, running, days) = bench_with_history().await;
     let (mut finance, own) =
         (signed_in(&running, "fin", "finance").await, holder(&running, "ada", "acme").await);
     let page = "/console/accounts/acme/invoice";
-    let (from, to) = (days_ago(&running, 4), days_ago(&running, 3));
+    let (from, to) = (days.ago(4), days.ago(3));
     let range = format!("from={from}&to={to}");
     let empty = finance.get(&format!("{page}?from=2026-01-01&to=2026-01-31")).await.text();
     assert!(
