@@ -198,7 +198,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.in_flight(),
-            "seats": settings.max_in_flight,
+            "max_in_flight": settings.max_in_flight,
             "last_error": last_error,
             "offers": offers.map(|offer| offer_json(offer, now)).collect::<Vec<_>>(),
         })

@@ -77,7 +77,7 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
         intensity_source(&grid),
         Cell::text(check).with_state(state),
         quantity_cell(provider, "requests_in_flight", ""),
-        quantity_cell(provider, "seats", ""),
+        quantity_cell(provider, "max_in_flight", ""),
         failure,
     ]
 }
