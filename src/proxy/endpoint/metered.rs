@@ -34,7 +34,9 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
             &[
                 ("audio/mpeg", "Bytes"),
                 ("audio/ogg", "Bytes"),
+                ("audio/webm", "Bytes"),
                 ("audio/aac", "Bytes"),
+                ("audio/mp4", "Bytes"),
                 ("audio/flac", "Bytes"),
                 ("audio/wav", "Bytes"),
                 ("audio/pcm", "Bytes"),
