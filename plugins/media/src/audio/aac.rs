@@ -34,8 +34,8 @@ impl FrameConfig {
             sample_rate(&mut take)?;
             kind = take(5)?;
         }
-        let short = take(1)? == 1;
-        let samples = match (kind, short) {
+        let frame_length_flag = take(1)? == 1;
+        let samples = match (kind, frame_length_flag) {
             (1..=4 | 17 | 19, false) => 1024,
             (1..=4 | 17 | 19, true) => 960,
             (23 | 39, false) => 512,

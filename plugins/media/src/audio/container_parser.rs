@@ -111,11 +111,11 @@ pub(super) trait ContainerParser: Debug + Send {
     }
 
     /// Inspects the available bytes; there is at least one.
-    fn step(&mut self, ahead: &[u8]) -> ParserStep;
+    fn step(&mut self, input: &[u8]) -> ParserStep;
 
-    /// Parses the end of the file and returns the duration. `ahead` has the last bytes that are not parsed yet, and
+    /// Parses the end of the file and returns the duration. `input` has the last bytes that are not parsed yet, and
     /// `missing` is the number of bytes that were still to be skipped; 0 if the file is complete.
-    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration;
+    fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration;
 }
 
 /// Parser with its input buffer.
@@ -166,18 +166,18 @@ impl ParserDriver {
     }
 
     /// Parses these bytes as far as possible; returns the rest.
-    fn advance<'b>(&mut self, mut ahead: &'b [u8]) -> &'b [u8] {
+    fn advance<'b>(&mut self, mut input: &'b [u8]) -> &'b [u8] {
         loop {
-            let passed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(ahead.len());
+            let passed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(input.len());
             self.pass -= passed as u64;
-            ahead = ahead.get(passed..).unwrap_or_default();
-            if ahead.is_empty() || ahead.len() < self.need {
-                return ahead;
+            input = input.get(passed..).unwrap_or_default();
+            if input.is_empty() || input.len() < self.need {
+                return input;
             }
-            match self.parser.step(ahead) {
-                ParserStep::Need(need) if need > ahead.len() && need <= MAX_BUFFERED_BYTES => {
+            match self.parser.step(input) {
+                ParserStep::Need(need) if need > input.len() && need <= MAX_BUFFERED_BYTES => {
                     self.need = need;
-                    return ahead;
+                    return input;
                 }
                 ParserStep::Skip(pass) if pass > 0 => (self.pass, self.need) = (pass, 1),
                 ParserStep::Need(_) | ParserStep::Skip(_) => {

@@ -39,34 +39,34 @@ enum FlacState {
 
 impl FlacParser {
     /// Returns the length of the header and the ticks of the frame at this position; `None` if there is no frame.
-    fn frame(&self, ahead: &[u8]) -> Option<(usize, u64)> {
+    fn frame(&self, input: &[u8]) -> Option<(usize, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
-        let (length, samples, rate) = frame_header(ahead)?;
+        let (length, samples, rate) = frame_header(input)?;
         // Some decoders use the rate of the frame, others that of the stream. The lower rate gives the longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
         Some((length, u64::from(samples) * RATE / u64::from(rate)))
     }
 
     /// Counts a frame, or skips bytes up to the next possible frame; returns the number of bytes, 0 if more are needed.
-    fn pass(&mut self, ahead: &[u8]) -> usize {
-        if ahead.first() != Some(&0xff) {
-            return memchr::memchr(0xff, ahead).unwrap_or(ahead.len());
+    fn pass(&mut self, input: &[u8]) -> usize {
+        if input.first() != Some(&0xff) {
+            return memchr::memchr(0xff, input).unwrap_or(input.len());
         }
-        if ahead.len() < HEAD {
+        if input.len() < HEAD {
             return 0;
         }
-        let Some((length, ticks)) = self.frame(ahead) else { return 1 };
+        let Some((length, ticks)) = self.frame(input) else { return 1 };
         let sum = if self.state == FlacState::Frames { &mut self.ticks } else { &mut self.block_ticks };
         *sum = sum.saturating_add(ticks);
         length
     }
 
-    fn block_header(&mut self, ahead: &[u8]) -> ParserStep {
-        let Some(head) = be32(ahead, 0) else { return ParserStep::Need(4) };
+    fn block_header(&mut self, input: &[u8]) -> ParserStep {
+        let Some(head) = be32(input, 0) else { return ParserStep::Need(4) };
         if head >> 18 == 0x3ffe {
             // A frame begins although no metadata block was marked as the last one.
             self.state = FlacState::Frames;
-            return self.step(ahead);
+            return self.step(input);
         }
         self.enter_block(u64::from(head & 0x00ff_ffff), head >> 31 == 1);
         ParserStep::Skip(4)
@@ -89,19 +89,19 @@ impl ContainerParser for FlacParser {
         MinimumDuration::by_all_bytes(rate)
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
+    fn step(&mut self, input: &[u8]) -> ParserStep {
         match self.state {
             FlacState::Start => {
-                if ahead.len() < INFO {
+                if input.len() < INFO {
                     return ParserStep::Need(INFO);
                 }
-                self.info = ahead.get(8..).and_then(stream_info);
+                self.info = input.get(8..).and_then(stream_info);
                 self.state = FlacState::Blocks;
                 ParserStep::Skip(4)
             }
-            FlacState::Blocks => self.block_header(ahead),
+            FlacState::Blocks => self.block_header(input),
             FlacState::Block { left, last } => {
-                let passed = match self.pass(ahead) {
+                let passed = match self.pass(input) {
                     // At its end, the block may have fewer bytes than the header of a frame.
                     0 if left >= HEAD as u64 => return ParserStep::Need(HEAD),
                     passed => (passed.max(1) as u64).min(left),
@@ -109,16 +109,16 @@ impl ContainerParser for FlacParser {
                 self.enter_block(left - passed, last);
                 ParserStep::Skip(passed)
             }
-            FlacState::Frames => match self.pass(ahead) {
+            FlacState::Frames => match self.pass(input) {
                 0 => ParserStep::Need(HEAD),
                 passed => ParserStep::Skip(passed as u64),
             },
         }
     }
 
-    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+    fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
         if self.state == FlacState::Frames && missing == 0 {
-            let mut rest = ahead;
+            let mut rest = input;
             while !rest.is_empty() {
                 let (passed, ticks) = self.frame(rest).unwrap_or((1, 0));
                 self.ticks = self.ticks.saturating_add(ticks);
@@ -142,8 +142,8 @@ pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
 }
 
 /// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
-pub(super) fn frame_header(ahead: &[u8]) -> Option<(usize, u32, u32)> {
-    let head = be32(ahead, 0)?;
+pub(super) fn frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
+    let head = be32(input, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;
     // Marker, reserved bits, valid channels and bits per sample.
     if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
@@ -153,13 +153,13 @@ pub(super) fn frame_header(ahead: &[u8]) -> Option<(usize, u32, u32)> {
         return None;
     }
     let (block, rate) = (field(12, 15), field(8, 15));
-    let mut at = 4 + number(ahead.get(4..)?)?;
+    let mut at = 4 + number(input.get(4..)?)?;
     let samples = match block {
         0 => return None,
         1 => 192,
         2..=5 => 576 << (block - 2),
-        6 => u32::from(*ahead.get(at)?) + 1,
-        7 => u32::from(be16(ahead, at)?) + 1,
+        6 => u32::from(*input.get(at)?) + 1,
+        7 => u32::from(be16(input, at)?) + 1,
         _ => 256 << (block - 8),
     };
     at += match block {
@@ -170,14 +170,14 @@ pub(super) fn frame_header(ahead: &[u8]) -> Option<(usize, u32, u32)> {
     const RATES: [u32; 12] =
         [0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];
     let (extra, hertz) = match rate {
-        12 => (1, u32::from(*ahead.get(at)?) * 1000),
-        13 => (2, u32::from(be16(ahead, at)?)),
-        14 => (2, u32::from(be16(ahead, at)?) * 10),
+        12 => (1, u32::from(*input.get(at)?) * 1000),
+        13 => (2, u32::from(be16(input, at)?)),
+        14 => (2, u32::from(be16(input, at)?) * 10),
         _ => (0, RATES.get(usize::try_from(rate).ok()?).copied()?),
     };
     at += extra;
-    let checksum = ahead.get(..at)?.iter().fold(0, |sum, byte| checksum(sum ^ *byte));
-    (*ahead.get(at)? == checksum).then_some((at + 1, samples, hertz))
+    let checksum = input.get(..at)?.iter().fold(0, |sum, byte| checksum(sum ^ *byte));
+    (*input.get(at)? == checksum).then_some((at + 1, samples, hertz))
 }
 
 /// Returns the number of bytes of a number that is encoded like UTF-8, up to seven bytes.

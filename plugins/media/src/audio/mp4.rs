@@ -31,13 +31,13 @@ pub(super) struct Mp4Parser {
     position: u64,
     /// Position of the current fragment, to which the positions of its samples relate.
     fragment_start: u64,
-    place: Mp4Place,
+    state: Mp4State,
     excluded: ExcludedBytes,
 }
 
 /// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
-enum Mp4Place {
+enum Mp4State {
     /// At the start of a box, the unit of which MP4 files consist.
     #[default]
     Box,
@@ -78,15 +78,15 @@ impl ContainerParser for Mp4Parser {
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        let step = match self.place {
-            Mp4Place::Box => self.next_box(ahead),
-            Mp4Place::Durations { entries, left } => self.durations(ahead, entries, left),
-            Mp4Place::Run { fragment, entry, entries, left } => {
-                self.run(ahead, fragment, entry, entries, left)
+    fn step(&mut self, input: &[u8]) -> ParserStep {
+        let step = match self.state {
+            Mp4State::Box => self.next_box(input),
+            Mp4State::Durations { entries, left } => self.durations(input, entries, left),
+            Mp4State::Run { fragment, entry, entries, left } => {
+                self.run(input, fragment, entry, entries, left)
             }
-            Mp4Place::Media { left } => self.read_media(ahead, left),
-            Mp4Place::Lost => self.search(ahead),
+            Mp4State::Media { left } => self.read_media(input, left),
+            Mp4State::Lost => self.search(input),
         };
         if let ParserStep::Skip(passed) = step {
             self.position = self.position.saturating_add(passed);
@@ -94,8 +94,8 @@ impl ContainerParser for Mp4Parser {
         step
     }
 
-    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
-        let complete = matches!(self.place, Mp4Place::Box) && ahead.is_empty();
+    fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
+        let complete = matches!(self.state, Mp4State::Box) && input.is_empty();
         self.excluded.end(if complete { missing } else { 1 });
         let movie = AudioDuration::from_ticks(self.movie.0.max(self.extended), u64::from(self.movie.1));
         let mut audio = self.tracks.iter().filter(|track| track.is_audio).peekable();
@@ -121,20 +121,22 @@ impl Mp4Parser {
         found.map_or((0, 0), |(_, ticks, samples)| (*ticks, *samples))
     }
 
-    fn next_box(&mut self, ahead: &[u8]) -> ParserStep {
+    fn next_box(&mut self, input: &[u8]) -> ParserStep {
         self.excluded.confirm();
-        let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return ParserStep::Need(8) };
-        let (head, size) = match short {
+        let (Some(size32), Some(name)) = (be32(input, 0), input.get(4..8)) else {
+            return ParserStep::Need(8);
+        };
+        let (head, size) = match size32 {
             // A box of size 0 extends to the end of the file.
             0 if name == b"mdat" => (8, u64::MAX),
-            1 => match be64(ahead, 8) {
+            1 => match be64(input, 8) {
                 Some(size) => (16, size),
                 None => return ParserStep::Need(16),
             },
             size => (8, u64::from(size)),
         };
         if size < head {
-            self.place = Mp4Place::Lost;
+            self.state = Mp4State::Lost;
             return ParserStep::Skip(1);
         }
         if name == b"mdat" {
@@ -142,7 +144,7 @@ impl Mp4Parser {
             let Some(before) = self.media.begin_box(content, size) else {
                 return ParserStep::Skip(head + size);
             };
-            self.place = Mp4Place::Media { left: size - before };
+            self.state = Mp4State::Media { left: size - before };
             return ParserStep::Skip(head + before);
         }
         if CONTAINER_BOXES.iter().any(|folder| **folder == *name) {
@@ -163,10 +165,10 @@ impl Mp4Parser {
             let read = (size - head).min(most) as usize;
             let head = head as usize;
             // A truncated box is ignored.
-            let Some(content) = ahead.get(head..head + read) else { return ParserStep::Need(head + read) };
+            let Some(content) = input.get(head..head + read) else { return ParserStep::Need(head + read) };
             self.excluded.begin(size);
-            if let Some((passed, place)) = self.read(name, content, size - head as u64) {
-                self.place = place;
+            if let Some((passed, state)) = self.read(name, content, size - head as u64) {
+                self.state = state;
                 return ParserStep::Skip(head as u64 + passed);
             }
         } else {
@@ -176,25 +178,25 @@ impl Mp4Parser {
     }
 
     /// Keeps the first samples of a box, and skips the others.
-    fn read_media(&mut self, ahead: &[u8], left: u64) -> ParserStep {
-        let (count, is_more_wanted) = self.media.read(ahead, left);
+    fn read_media(&mut self, input: &[u8], left: u64) -> ParserStep {
+        let (count, is_more_wanted) = self.media.read(input, left);
         if is_more_wanted {
-            self.place = Mp4Place::Media { left: left - count as u64 };
+            self.state = Mp4State::Media { left: left - count as u64 };
             return ParserStep::Skip(count as u64);
         }
-        self.place = Mp4Place::Box;
+        self.state = Mp4State::Box;
         ParserStep::Skip(left)
     }
 
     /// Adds entries of a table of durations; each has a number of samples and the ticks of one sample.
-    fn durations(&mut self, ahead: &[u8], entries: u64, left: u64) -> ParserStep {
+    fn durations(&mut self, input: &[u8], entries: u64, left: u64) -> ParserStep {
         if entries == 0 || left < 8 {
-            self.place = Mp4Place::Box;
-            return if left == 0 { self.next_box(ahead) } else { ParserStep::Skip(left) };
+            self.state = Mp4State::Box;
+            return if left == 0 { self.next_box(input) } else { ParserStep::Skip(left) };
         }
         let most = usize::try_from(entries.min(left / 8)).unwrap_or(usize::MAX);
         let mut count = 0;
-        for entry in ahead.chunks_exact(8).take(most) {
+        for entry in input.chunks_exact(8).take(most) {
             if let (Some(track), Some(samples), Some(ticks)) =
                 (self.tracks.last_mut(), be32(entry, 0), be32(entry, 4))
             {
@@ -205,20 +207,20 @@ impl Mp4Parser {
         if count == 0 {
             return ParserStep::Need(8);
         }
-        self.place = Mp4Place::Durations { entries: entries - count, left: left - 8 * count };
+        self.state = Mp4State::Durations { entries: entries - count, left: left - 8 * count };
         ParserStep::Skip(8 * count)
     }
 
     /// Adds samples of a run; the entry of each sample begins with its duration.
-    fn run(&mut self, ahead: &[u8], fragment: usize, entry: usize, entries: u64, left: u64) -> ParserStep {
+    fn run(&mut self, input: &[u8], fragment: usize, entry: usize, entries: u64, left: u64) -> ParserStep {
         let size = entry as u64;
         if entries == 0 || left < size {
-            self.place = Mp4Place::Box;
-            return if left == 0 { self.next_box(ahead) } else { ParserStep::Skip(left) };
+            self.state = Mp4State::Box;
+            return if left == 0 { self.next_box(input) } else { ParserStep::Skip(left) };
         }
         let most = usize::try_from(entries.min(left / size)).unwrap_or(usize::MAX);
         let (mut count, mut ticks) = (0, 0u64);
-        for sample in ahead.chunks_exact(entry).take(most) {
+        for sample in input.chunks_exact(entry).take(most) {
             ticks += u64::from(be32(sample, 0).unwrap_or_default());
             count += 1;
         }
@@ -229,27 +231,27 @@ impl Mp4Parser {
             *sum = sum.saturating_add(ticks);
             *samples = samples.saturating_add(count);
         }
-        self.place = Mp4Place::Run { fragment, entry, entries: entries - count, left: left - size * count };
+        self.state = Mp4State::Run { fragment, entry, entries: entries - count, left: left - size * count };
         ParserStep::Skip(size * count)
     }
 
     /// Searches the next box that contains samples or their durations.
-    fn search(&mut self, ahead: &[u8]) -> ParserStep {
-        if ahead.len() < 8 {
+    fn search(&mut self, input: &[u8]) -> ParserStep {
+        if input.len() < 8 {
             return ParserStep::Need(8);
         }
-        if TOP_BOXES.iter().any(|name| ahead.get(4..8) == Some(name.as_slice())) {
-            self.place = Mp4Place::Box;
-            return self.next_box(ahead);
+        if TOP_BOXES.iter().any(|name| input.get(4..8) == Some(name.as_slice())) {
+            self.state = Mp4State::Box;
+            return self.next_box(input);
         }
         // All these names begin with `m`, four bytes after the start of the box.
-        let rest = ahead.get(5..).unwrap_or_default();
-        ParserStep::Skip(memchr::memchr(b'm', rest).map_or(ahead.len() - 4, |at| at + 1) as u64)
+        let rest = input.get(5..).unwrap_or_default();
+        ParserStep::Skip(memchr::memchr(b'm', rest).map_or(input.len() - 4, |at| at + 1) as u64)
     }
 
     /// Reads the start of a box whose content has `size` bytes. For a table, returns the number of bytes in front of
     /// its entries, and the parser position for reading them.
-    fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4Place)> {
+    fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4State)> {
         let (version, flags) = version_flags(content)?;
         let long = version == 1;
         match name {
@@ -273,7 +275,7 @@ impl Mp4Parser {
             b"stts" => {
                 self.tracks.last_mut().filter(|_| !self.too_many)?.begin_table();
                 let entries = u64::from(be32(content, 4)?);
-                return Some((8, Mp4Place::Durations { entries, left: size.saturating_sub(8) }));
+                return Some((8, Mp4State::Durations { entries, left: size.saturating_sub(8) }));
             }
             _ => self.read_track(name, content, long)?,
         }
@@ -306,7 +308,7 @@ impl Mp4Parser {
 
     /// Starts a run of samples in a fragment. If the run states no durations, all of its samples are counted here with
     /// the default duration.
-    fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4Place)> {
+    fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4State)> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
         if flags & 1 != 0 {
@@ -327,7 +329,7 @@ impl Mp4Parser {
         if has_duration {
             let at = 8 + 4 * u64::from(flags & 1 != 0) + 4 * u64::from(flags & 4 != 0);
             let left = size.checked_sub(at)?;
-            return Some((at, Mp4Place::Run { fragment, entry, entries: u64::from(count), left }));
+            return Some((at, Mp4State::Run { fragment, entry, entries: u64::from(count), left }));
         }
         let usual = || self.defaults.iter().find(|(track, _)| *track == id).map_or(0, |(_, each)| *each);
         let ticks = u64::from(count) * u64::from(each.unwrap_or_else(usual));

@@ -55,12 +55,12 @@ impl Mp4Media {
 
     /// Keeps the next bytes of the box, of which `left` remain. Returns the number of bytes that were read, and true if
     /// more are wanted.
-    pub(super) fn read(&mut self, ahead: &[u8], left: u64) -> (usize, bool) {
-        let Some((_, kept)) = self.windows.last_mut() else { return (0, false) };
+    pub(super) fn read(&mut self, input: &[u8], left: u64) -> (usize, bool) {
+        let Some((_, window)) = self.windows.last_mut() else { return (0, false) };
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        let count = ahead.len().min(left).min(MAX_WINDOW.saturating_sub(kept.len()));
-        kept.extend_from_slice(ahead.get(..count).unwrap_or_default());
-        (count, count < left && kept.len() < MAX_WINDOW)
+        let count = input.len().min(left).min(MAX_WINDOW.saturating_sub(window.len()));
+        window.extend_from_slice(input.get(..count).unwrap_or_default());
+        (count, count < left && window.len() < MAX_WINDOW)
     }
 
     /// Returns the duration in ticks of the shortest of the known packets of Opus; `None` if none is known. Packets may
@@ -82,9 +82,9 @@ impl Mp4Media {
 
     /// Returns the duration of the packet at this position, if its first bytes were kept.
     fn packet_ticks(&self, position: u64) -> Option<u64> {
-        self.windows.iter().find_map(|(start, kept)| {
+        self.windows.iter().find_map(|(start, window)| {
             let offset = usize::try_from(position.checked_sub(*start)?).ok()?;
-            Some(opus::packet_ticks(kept.get(offset..offset.checked_add(2)?)?))
+            Some(opus::packet_ticks(window.get(offset..offset.checked_add(2)?)?))
         })
     }
 }

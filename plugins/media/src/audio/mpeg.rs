@@ -36,8 +36,8 @@ impl FrameHeader {
         self.length
     }
 
-    pub(super) fn read(ahead: &[u8]) -> Option<Self> {
-        let head = be32(ahead, 0)?;
+    pub(super) fn read(input: &[u8]) -> Option<Self> {
+        let head = be32(input, 0)?;
         let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();
         if head >> 21 != 0x7ff {
             return None;
@@ -80,25 +80,25 @@ const CHANCE: u64 = 16_384;
 
 /// Returns the length of an ID3v2 tag at this position, from its first [`TAG_LENGTH`] bytes. Decoders skip such a tag
 /// at the start of a file.
-pub(super) fn leading_tag_length(ahead: &[u8]) -> Option<u64> {
-    if !ahead.starts_with(b"ID3") {
+pub(super) fn leading_tag_length(input: &[u8]) -> Option<u64> {
+    if !input.starts_with(b"ID3") {
         return None;
     }
-    let [flags, size @ ..] = ahead.get(5..10)? else { return None };
+    let [flags, size @ ..] = input.get(5..10)? else { return None };
     let size = size.iter().try_fold(0u64, |sum, byte| (*byte < 128).then(|| sum << 7 | u64::from(*byte)))?;
     let footer = if flags & 0x10 == 0 { 0 } else { 10 };
     Some(size + 10 + footer)
 }
 
 /// Returns the length of a tag at this position: ID3v2, or ID3v1 and APE, which occur at the end of a file.
-pub(super) fn tag_length(ahead: &[u8]) -> Option<u64> {
-    if ahead.starts_with(b"TAG") {
+pub(super) fn tag_length(input: &[u8]) -> Option<u64> {
+    if input.starts_with(b"TAG") {
         return Some(128);
     }
-    if ahead.starts_with(b"APETAGEX") {
-        return le32(ahead, 12).map(|size| u64::from(size) + 32);
+    if input.starts_with(b"APETAGEX") {
+        return le32(input, 12).map(|size| u64::from(size) + 32);
     }
-    leading_tag_length(ahead)
+    leading_tag_length(input)
 }
 
 /// Returns true if a file with this start is MPEG audio.
@@ -150,13 +150,13 @@ impl TagSums {
 }
 
 impl MpegParser {
-    fn count(&mut self, frame: FrameHeader, ahead: &[u8]) -> ParserStep {
+    fn count(&mut self, frame: FrameHeader, input: &[u8]) -> ParserStep {
         let ticks = u64::from(frame.samples) * (RATE / u64::from(frame.rate));
         if let MpegPosition::Tag { .. } = self.position {
             (self.tags.frames, self.tags.ticks) = (self.tags.frames + 1, self.tags.ticks + ticks);
             self.kind = self.kind.or(Some(frame.kind));
         } else {
-            if self.kind.is_some() || !is_info_frame(ahead, frame.length) {
+            if self.kind.is_some() || !is_info_frame(input, frame.length) {
                 self.ticks += ticks;
             }
             (self.kind, self.position) = (Some(frame.kind), MpegPosition::Synced);
@@ -169,33 +169,33 @@ impl MpegParser {
     }
 
     /// Counts a frame, or skips noise up to the next byte with which a frame may begin.
-    fn frame(&mut self, ahead: &[u8]) -> ParserStep {
-        if let Some(frame) = FrameHeader::read(ahead) {
+    fn frame(&mut self, input: &[u8]) -> ParserStep {
+        if let Some(frame) = FrameHeader::read(input) {
             if self.matches_stream(&frame) {
-                return self.count(frame, ahead);
+                return self.count(frame, input);
             }
             // Frames of another kind (version, layer, sample rate) are accepted if a second one follows: decoders
             // accept them too.
-            if ahead.len() < frame.length + TAG_LENGTH {
+            if input.len() < frame.length + TAG_LENGTH {
                 return ParserStep::Need(frame.length + TAG_LENGTH);
             }
-            let behind = ahead.get(frame.length..).unwrap_or_default();
+            let behind = input.get(frame.length..).unwrap_or_default();
             let synced = matches!(self.position, MpegPosition::Synced);
             let follows = FrameHeader::read(behind).is_some_and(|next| synced || next.kind == frame.kind);
             if follows || tag_length(behind).is_some() {
-                return self.count(frame, ahead);
+                return self.count(frame, input);
             }
         }
         if !matches!(self.position, MpegPosition::Tag { .. }) {
             self.position = MpegPosition::Noise;
         }
-        let rest = ahead.get(1..).unwrap_or_default();
-        ParserStep::Skip(memchr::memchr(0xff, rest).map_or(ahead.len(), |at| at + 1) as u64)
+        let rest = input.get(1..).unwrap_or_default();
+        ParserStep::Skip(memchr::memchr(0xff, rest).map_or(input.len(), |at| at + 1) as u64)
     }
 
     /// Parses bytes inside a tag of which `left` bytes remain.
-    fn tag(&mut self, ahead: &[u8], length: u64, left: u64) -> ParserStep {
-        let step = self.frame(ahead);
+    fn tag(&mut self, input: &[u8], length: u64, left: u64) -> ParserStep {
+        let step = self.frame(input);
         let ParserStep::Skip(passed) = step else { return step };
         self.pass_tag(passed.min(left), length, left);
         ParserStep::Skip(passed.min(left))
@@ -213,8 +213,8 @@ impl MpegParser {
 }
 
 /// Returns true if the first frame only describes the others.
-fn is_info_frame(ahead: &[u8], length: usize) -> bool {
-    let frame = ahead.get(..length.min(ahead.len()).min(64)).unwrap_or_default();
+fn is_info_frame(input: &[u8], length: usize) -> bool {
+    let frame = input.get(..length.min(input.len()).min(64)).unwrap_or_default();
     let names: [&[u8]; 3] = [b"Xing", b"Info", b"VBRI"];
     frame.windows(4).skip(4).any(|four| names.contains(&four))
 }
@@ -225,34 +225,34 @@ impl ContainerParser for MpegParser {
         MinimumDuration { excluded, rate: MinimumDuration::MAX_LOSSY_RATE }
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        if ahead.len() < TAG_LENGTH {
+    fn step(&mut self, input: &[u8]) -> ParserStep {
+        if input.len() < TAG_LENGTH {
             return ParserStep::Need(TAG_LENGTH);
         }
         if let MpegPosition::Start | MpegPosition::Synced = self.position
-            && let Some(length) = tag_length(ahead)
+            && let Some(length) = tag_length(input)
         {
             self.position = MpegPosition::Tag { length, left: length };
         }
         match self.position {
-            MpegPosition::Tag { length, left } => self.tag(ahead, length, left),
-            _ => self.frame(ahead),
+            MpegPosition::Tag { length, left } => self.tag(input, length, left),
+            _ => self.frame(input),
         }
     }
 
-    fn end(&mut self, mut ahead: &[u8], missing: u64) -> AudioDuration {
+    fn end(&mut self, mut input: &[u8], missing: u64) -> AudioDuration {
         // The last frames of a file count without a following frame that confirms them.
-        while missing == 0 && !ahead.is_empty() {
+        while missing == 0 && !input.is_empty() {
             let frame =
-                FrameHeader::read(ahead).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));
-            let passed = match frame.filter(|frame| frame.length <= ahead.len()) {
+                FrameHeader::read(input).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));
+            let passed = match frame.filter(|frame| frame.length <= input.len()) {
                 Some(frame) => {
-                    self.count(frame, ahead);
+                    self.count(frame, input);
                     frame.length
                 }
                 None => 1,
             };
-            ahead = ahead.get(passed..).unwrap_or_default();
+            input = input.get(passed..).unwrap_or_default();
             if let MpegPosition::Tag { length, left } = self.position {
                 self.pass_tag(passed as u64, length, left);
             }

@@ -33,18 +33,18 @@ impl ContainerParser for ProgramStreamParser {
         MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::MAX_LOSSY_RATE }
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return ParserStep::Need(4) };
+    fn step(&mut self, input: &[u8]) -> ParserStep {
+        let Some(&[zero, none, one, id]) = input.first_chunk::<4>() else { return ParserStep::Need(4) };
         if (zero, none, one) != (0, 0, 1) || id < END {
             // Padding between packs, or lost sync: the next start code is searched.
-            let rest = ahead.get(1..).unwrap_or_default();
-            return ParserStep::Skip(memchr::memchr(0, rest).map_or(ahead.len(), |at| at + 1) as u64);
+            let rest = input.get(1..).unwrap_or_default();
+            return ParserStep::Skip(memchr::memchr(0, rest).map_or(input.len(), |at| at + 1) as u64);
         }
         if id == END {
             return self.exclude(4);
         }
         if id == PACK {
-            let Some(head) = ahead.get(..14) else { return ParserStep::Need(14) };
+            let Some(head) = input.get(..14) else { return ParserStep::Need(14) };
             let second = head.get(4).is_some_and(|byte| byte >> 6 == 1);
             let stuffing = head.get(13).map_or(0, |byte| usize::from(byte & 7));
             return self.exclude(if second { 14 + stuffing } else { 12 });
@@ -57,7 +57,7 @@ impl ContainerParser for ProgramStreamParser {
             self.excluded.confirm();
             return ParserStep::Skip(4);
         }
-        let Some(length) = be16(ahead, 4) else { return ParserStep::Need(6) };
+        let Some(length) = be16(input, 4) else { return ParserStep::Need(6) };
         let whole = 6 + usize::from(length);
         if private {
             // Private data, which may be audio of another codec, counts as audio.
@@ -68,18 +68,18 @@ impl ContainerParser for ProgramStreamParser {
             // Video packets may state no length, so the bytes after their head are searched for start codes.
             return self.exclude(whole);
         }
-        let Some(packet) = ahead.get(6..whole) else { return ParserStep::Need(whole) };
+        let Some(packet) = input.get(6..whole) else { return ParserStep::Need(whole) };
         let frames = || ParserDriver::new(Box::new(MpegParser::default()));
         self.streams.entry(id).or_insert_with(frames).push(payload(packet).unwrap_or_default());
         self.excluded.confirm();
         ParserStep::Skip(whole as u64)
     }
 
-    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+    fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
         self.excluded.end(missing);
         // The last packet is not complete; the bytes that it has are parsed.
-        if let Some(&[0, 0, 1, id]) = ahead.first_chunk::<4>()
-            && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), ahead.get(6..))
+        if let Some(&[0, 0, 1, id]) = input.first_chunk::<4>()
+            && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), input.get(6..))
         {
             stream.push(payload(packet).unwrap_or_default());
         }

@@ -34,16 +34,16 @@ pub(super) struct OggParser {
 }
 
 impl OggParser {
-    /// Parses the Ogg page at the start of `ahead`, or skips a byte if there is none.
-    fn page(&mut self, ahead: &[u8]) -> ParserStep {
-        let Some(head) = ahead.get(..HEAD) else { return ParserStep::Need(HEAD) };
+    /// Parses the Ogg page at the start of `input`, or skips a byte if there is none.
+    fn page(&mut self, input: &[u8]) -> ParserStep {
+        let Some(head) = input.get(..HEAD) else { return ParserStep::Need(HEAD) };
         if !head.starts_with(b"OggS") {
             return ParserStep::Skip(1);
         }
         let at = HEAD + head.get(26).map_or(0, |count| usize::from(*count));
-        let Some(table) = ahead.get(HEAD..at) else { return ParserStep::Need(at) };
+        let Some(table) = input.get(HEAD..at) else { return ParserStep::Need(at) };
         let whole = at + table.iter().map(|length| usize::from(*length)).sum::<usize>();
-        let Some(body) = ahead.get(at..whole) else { return ParserStep::Need(whole) };
+        let Some(body) = input.get(at..whole) else { return ParserStep::Need(whole) };
         let flags = head.get(5).copied().unwrap_or_default();
         let serial = le32(head, 14).unwrap_or_default();
         if flags & 2 != 0 || !self.streams.contains_key(&serial) {
@@ -90,11 +90,11 @@ impl ContainerParser for OggParser {
         MinimumDuration { excluded: self.excluded, rate }
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        let step = match memchr::memchr(b'O', ahead) {
-            Some(0) => self.page(ahead),
+    fn step(&mut self, input: &[u8]) -> ParserStep {
+        let step = match memchr::memchr(b'O', input) {
+            Some(0) => self.page(input),
             Some(at) => ParserStep::Skip(at as u64),
-            None => ParserStep::Skip(ahead.len() as u64),
+            None => ParserStep::Skip(input.len() as u64),
         };
         if let ParserStep::Skip(passed) = step {
             self.offset += passed;
@@ -102,14 +102,14 @@ impl ContainerParser for OggParser {
         step
     }
 
-    fn end(&mut self, mut ahead: &[u8], _: u64) -> AudioDuration {
+    fn end(&mut self, mut input: &[u8], _: u64) -> AudioDuration {
         // An incomplete page at the end of the file may contain other pages.
-        while !ahead.is_empty() {
-            let passed = match self.step(ahead) {
+        while !input.is_empty() {
+            let passed = match self.step(input) {
                 ParserStep::Skip(passed) => usize::try_from(passed).unwrap_or(usize::MAX),
                 ParserStep::Need(_) => 1,
             };
-            ahead = ahead.get(passed..).unwrap_or_default();
+            input = input.get(passed..).unwrap_or_default();
         }
         if !self.has_audio {
             return AudioDuration::NoAudio;

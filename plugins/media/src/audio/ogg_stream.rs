@@ -132,14 +132,14 @@ impl OggStream {
     /// Returns the number of played samples. This is the last position; but if the packets have more samples than the
     /// position and what is trimmed at both ends, it is the number of samples in the packets.
     pub(super) fn samples(&self) -> u64 {
-        let told = self.position.saturating_sub(self.skip);
+        let declared = self.position.saturating_sub(self.skip);
         let trimmed = match self.codec {
             OggCodec::NoAudio => return 0,
-            OggCodec::Opus => return opus::reconcile_duration(told, self.packets),
+            OggCodec::Opus => return opus::reconcile_duration(declared, self.packets),
             OggCodec::Flac => 0,
             OggCodec::Vorbis => self.vorbis.as_ref().map_or(0, VorbisHeaders::max_trimmed_samples),
             OggCodec::Speex { packet } => 2 * packet,
         };
-        if told.saturating_add(trimmed) >= self.packets { told } else { self.packets }
+        if declared.saturating_add(trimmed) >= self.packets { declared } else { self.packets }
     }
 }

@@ -25,9 +25,9 @@ pub(super) fn packet_ticks(packet: &[u8]) -> u64 {
 
 /// Returns the duration by the timestamps of the container. If the packets last longer than the timestamps and what is
 /// trimmed at both ends, returns the duration of the packets.
-pub(super) fn reconcile_duration(told: u64, packets: u64) -> u64 {
+pub(super) fn reconcile_duration(declared: u64, packets: u64) -> u64 {
     const CUT: u64 = 2 * MAX_PACKET_TICKS;
-    if told.saturating_add(CUT) >= packets { told } else { packets }
+    if declared.saturating_add(CUT) >= packets { declared } else { packets }
 }
 
 #[cfg(test)]

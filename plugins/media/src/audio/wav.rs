@@ -90,11 +90,11 @@ impl WavParser {
     }
 
     /// Parses a chunk that precedes the data.
-    fn chunk(&mut self, name: &[u8], size: u32, ahead: &[u8]) -> ParserStep {
+    fn chunk(&mut self, name: &[u8], size: u32, input: &[u8]) -> ParserStep {
         match name {
-            b"fmt " => drop(self.format(ahead)),
-            b"ds64" => self.long = le64(ahead, 16),
-            b"fact" => self.samples = le32(ahead, 8).map_or(0, u64::from),
+            b"fmt " => drop(self.format(input)),
+            b"ds64" => self.long = le64(input, 16),
+            b"fact" => self.samples = le32(input, 8).map_or(0, u64::from),
             b"data" => {
                 self.state = WavState::Data;
                 self.data = match self.long.filter(|_| self.is_long) {
@@ -117,13 +117,13 @@ impl WavParser {
     }
 
     /// Parses the bytes after the data. Other chunks have no audio; bytes that are not a chunk count as data.
-    fn trailing_chunk(&mut self, ahead: &[u8]) -> ParserStep {
-        if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
+    fn trailing_chunk(&mut self, input: &[u8]) -> ParserStep {
+        if !input.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = WavState::Rest;
             return ParserStep::Skip(u64::MAX);
         }
-        let Some(size) = le32(ahead, 4) else { return ParserStep::Need(8) };
-        let data = ahead.starts_with(b"data");
+        let Some(size) = le32(input, 4) else { return ParserStep::Need(8) };
+        let data = input.starts_with(b"data");
         if data {
             self.data = self.data.saturating_add(u64::from(size));
         }
@@ -173,29 +173,29 @@ impl ContainerParser for WavParser {
         })
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
+    fn step(&mut self, input: &[u8]) -> ParserStep {
         match self.state {
             WavState::Head => {
                 self.state = WavState::Chunks;
-                self.is_long = !ahead.starts_with(b"RIFF");
+                self.is_long = !input.starts_with(b"RIFF");
                 return ParserStep::Skip(12);
             }
             WavState::Chunks => {}
-            WavState::Frames => return self.push_frames(ahead),
-            WavState::Data | WavState::AfterData { .. } => return self.trailing_chunk(ahead),
+            WavState::Frames => return self.push_frames(input),
+            WavState::Data | WavState::AfterData { .. } => return self.trailing_chunk(input),
             WavState::Rest => return ParserStep::Skip(u64::MAX),
         }
-        let (Some(name), Some(size)) = (ahead.get(..4), le32(ahead, 4)) else { return ParserStep::Need(8) };
+        let (Some(name), Some(size)) = (input.get(..4), le32(input, 4)) else { return ParserStep::Need(8) };
         let body = match name {
             b"fmt " if size >= 26 => 34,
             b"fmt " | b"ds64" => 24,
             b"fact" => 12,
             _ => 8,
         };
-        if ahead.len() < body {
+        if input.len() < body {
             return ParserStep::Need(body);
         }
-        self.chunk(name, size, ahead)
+        self.chunk(name, size, input)
     }
 
     fn end(&mut self, _: &[u8], missing: u64) -> AudioDuration {

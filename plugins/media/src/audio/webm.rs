@@ -57,13 +57,13 @@ pub(super) struct WebmParser {
     last: Option<u64>,
     before: Option<u64>,
     end: u64,
-    place: WebmPlace,
+    state: WebmState,
     excluded: ExcludedBytes,
 }
 
 /// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
-enum WebmPlace {
+enum WebmState {
     /// At the start of an element, the unit of which WebM files consist.
     #[default]
     Element,
@@ -84,18 +84,18 @@ struct Element {
 
 impl Element {
     /// Reads the head of an element. Returns `Ok(None)` if there are too few bytes.
-    fn read(ahead: &[u8]) -> Result<Option<Self>, Lost> {
-        let Some(first) = ahead.first() else { return Ok(None) };
+    fn read(input: &[u8]) -> Result<Option<Self>, Lost> {
+        let Some(first) = input.first() else { return Ok(None) };
         let id_length = first.leading_zeros() as usize + 1;
         if id_length > 4 {
             return Err(Lost);
         }
-        let Some(marker) = ahead.get(id_length) else { return Ok(None) };
+        let Some(marker) = input.get(id_length) else { return Ok(None) };
         let head = id_length + marker.leading_zeros() as usize + 1;
         if head - id_length > 8 {
             return Err(Lost);
         }
-        let (Some(id), Some(size)) = (ahead.get(..id_length), ahead.get(id_length..head)) else {
+        let (Some(id), Some(size)) = (input.get(..id_length), input.get(id_length..head)) else {
             return Ok(None);
         };
         let id = id.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
@@ -115,18 +115,18 @@ impl ContainerParser for WebmParser {
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
-    fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        match self.place {
-            WebmPlace::Element => self.element(ahead),
-            WebmPlace::Body(left) => self.search(ahead, left, false),
-            WebmPlace::Lost => self.search(ahead, u64::MAX, true),
+    fn step(&mut self, input: &[u8]) -> ParserStep {
+        match self.state {
+            WebmState::Element => self.element(input),
+            WebmState::Body(left) => self.search(input, left, false),
+            WebmState::Lost => self.search(input, u64::MAX, true),
         }
     }
 
-    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
-        let left = match self.place {
-            WebmPlace::Body(left) => left.saturating_sub(ahead.len() as u64),
-            WebmPlace::Element | WebmPlace::Lost => 0,
+    fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
+        let left = match self.state {
+            WebmState::Body(left) => left.saturating_sub(input.len() as u64),
+            WebmState::Element | WebmState::Lost => 0,
         };
         self.excluded.end(missing.max(left));
         if !self.tracks.iter().any(|track| track.kind == TrackKind::Audio) {
@@ -139,38 +139,42 @@ impl ContainerParser for WebmParser {
         // The last block counts as long as the time between the last two blocks, if it states no duration.
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
         let last = self.last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
-        let told = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);
+        let declared = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);
         let counted = self.tracks.iter().map(WebmTrack::duration);
         let counted = counted.fold(AudioDuration::Unknown, AudioDuration::longer);
-        if told.nanoseconds() + MAX_TRIM >= counted.nanoseconds() { told.or(counted) } else { counted }
+        if declared.nanoseconds() + MAX_TRIM >= counted.nanoseconds() {
+            declared.or(counted)
+        } else {
+            counted
+        }
     }
 }
 
 impl WebmParser {
     /// Passes the content of an element, or bytes that are no element, up to the next cluster.
-    fn search(&mut self, ahead: &[u8], left: u64, lost: bool) -> ParserStep {
-        let within = ahead.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(ahead);
+    fn search(&mut self, input: &[u8], left: u64, lost: bool) -> ParserStep {
+        let within = input.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(input);
         let passed = match memchr::memchr(0x1f, within) {
-            Some(0) if ahead.len() < CLUSTER_HEAD => return ParserStep::Need(CLUSTER_HEAD),
-            Some(0) if is_cluster(ahead, lost) => {
+            Some(0) if input.len() < CLUSTER_HEAD => return ParserStep::Need(CLUSTER_HEAD),
+            Some(0) if is_cluster(input, lost) => {
                 self.excluded.end(1);
-                return self.element(ahead);
+                return self.element(input);
             }
             Some(at) => at.max(1),
             None => within.len(),
         } as u64;
         if !lost {
-            self.place = if passed == left { WebmPlace::Element } else { WebmPlace::Body(left - passed) };
+            self.state = if passed == left { WebmState::Element } else { WebmState::Body(left - passed) };
         }
         ParserStep::Skip(passed)
     }
 
-    fn element(&mut self, ahead: &[u8]) -> ParserStep {
+    fn element(&mut self, input: &[u8]) -> ParserStep {
         self.excluded.confirm();
-        self.place = WebmPlace::Element;
-        let element = match Element::read(ahead) {
+        self.state = WebmState::Element;
+        let element = match Element::read(input) {
             Ok(Some(element)) => element,
-            Ok(None) => return ParserStep::Need(ahead.len() + 1),
+            Ok(None) => return ParserStep::Need(input.len() + 1),
             Err(Lost) => return self.lose(),
         };
         let Element { id, head, size } = element;
@@ -194,12 +198,12 @@ impl WebmParser {
             _ => 0,
         };
         let reads = head + usize::try_from(reads).unwrap_or(0);
-        let Some(content) = ahead.get(head..reads) else { return ParserStep::Need(reads) };
+        let Some(content) = input.get(head..reads) else { return ParserStep::Need(reads) };
         let mut has_no_audio = WITHOUT_AUDIO.contains(&id);
         if matches!(id, SIMPLE_BLOCK | BLOCK) {
             let whole = head.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
             let laced = self.is_laced(content) && size <= MOST_READ;
-            let content = if laced { ahead.get(head..whole) } else { Some(content) };
+            let content = if laced { input.get(head..whole) } else { Some(content) };
             let Some(content) = content else { return ParserStep::Need(whole) };
             has_no_audio = self.block(content, size) == Some(TrackKind::NoAudio);
         } else {
@@ -209,12 +213,12 @@ impl WebmParser {
             self.excluded.begin(size.saturating_add(head as u64));
         }
         // This may not be a real element: a cluster may begin even inside its head, so the head is searched too.
-        self.place = WebmPlace::Body(size.saturating_add(head as u64 - 1));
+        self.state = WebmState::Body(size.saturating_add(head as u64 - 1));
         ParserStep::Skip(1)
     }
 
     fn lose(&mut self) -> ParserStep {
-        self.place = WebmPlace::Lost;
+        self.state = WebmState::Lost;
         ParserStep::Skip(1)
     }
 
@@ -287,9 +291,9 @@ impl WebmParser {
 
 /// Returns true for the head of a cluster: its id and a valid size. Unless sync is `lost`, the first element of the
 /// cluster must be valid too.
-fn is_cluster(ahead: &[u8], lost: bool) -> bool {
-    let Ok(Some(Element { id: CLUSTER, head, .. })) = Element::read(ahead) else { return false };
-    lost || ahead.get(head).is_some_and(|first| CLUSTER_STARTS.contains(first))
+fn is_cluster(input: &[u8], lost: bool) -> bool {
+    let Ok(Some(Element { id: CLUSTER, head, .. })) = Element::read(input) else { return false };
+    lost || input.get(head).is_some_and(|first| CLUSTER_STARTS.contains(first))
 }
 
 /// Reads an integer whose length is encoded in its first byte. Returns `None` if the value means "unknown" or is

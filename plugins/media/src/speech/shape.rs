@@ -108,14 +108,14 @@ impl ProviderAdapter for TranscriptionShape {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let task = transcription_task(ask).ok_or_else(malformed)?;
         let [answer] = answers.as_slice() else { return Err(malformed()) };
-        let said = Transcript::read(&answer.body)?;
-        let seconds = audio_seconds(task, &said);
+        let transcript = Transcript::read(&answer.body)?;
+        let seconds = audio_seconds(task, &transcript);
         Ok(BufferedResponse {
-            body: vec![write::write_transcript(&said, task, Some(seconds))],
+            body: vec![write::write_transcript(&transcript, task, Some(seconds))],
             work: Some(WorkDone::Audio { seconds }),
             measured_energy: read_energy(&answer.body),
             finish_reason: FinishReason::Stop,
-            output_bytes: said.text.len(),
+            output_bytes: transcript.text.len(),
             images: Vec::new(),
             observation: OfferObservation::default(),
         })
@@ -157,10 +157,10 @@ fn mistral(task: &TranscriptionTask, plain: bool, parts: &mut FormBuilder) -> Re
 
 /// Returns the seconds of audio to charge: the duration measured in the file, or if the file contains none, the
 /// duration that the provider reports, within the limits that the size of the file sets.
-fn audio_seconds(task: &TranscriptionTask, said: &Transcript) -> Decimal {
-    let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
-    let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
-    let credible = told.map(|seconds| seconds.min(MAX_SECONDS as f64)).and_then(Decimal::from_f64);
+fn audio_seconds(task: &TranscriptionTask, transcript: &Transcript) -> Decimal {
+    let last = || transcript.segments.last().map(|segment| segment.end as f64 / 1000.0);
+    let reported = transcript.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
+    let credible = reported.map(|seconds| seconds.min(MAX_SECONDS as f64)).and_then(Decimal::from_f64);
     task.audio.charged_seconds(credible)
 }
 

@@ -24,17 +24,17 @@ pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
 
 /// Writes the transcript in the requested format. JSON ends with a brace, other formats with a line end.
 pub(super) fn write_transcript(
-    said: &Transcript,
+    transcript: &Transcript,
     task: &TranscriptionTask,
     seconds: Option<Decimal>,
 ) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.format {
-        TranscriptFormat::Json => plain(said, task, seconds),
-        TranscriptFormat::Verbose => verbose(said, task, seconds, millis),
-        TranscriptFormat::Text => format!("{}\n", said.text),
-        TranscriptFormat::Srt => srt(&cues(said, millis)),
-        TranscriptFormat::Vtt => vtt(&cues(said, millis)),
+        TranscriptFormat::Json => plain(transcript, task, seconds),
+        TranscriptFormat::Verbose => verbose(transcript, task, seconds, millis),
+        TranscriptFormat::Text => format!("{}\n", transcript.text),
+        TranscriptFormat::Srt => srt(&cues(transcript, millis)),
+        TranscriptFormat::Vtt => vtt(&cues(transcript, millis)),
     })
 }
 
@@ -53,29 +53,29 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
 }
 
 /// Writes the text, with language and duration if known.
-fn plain(said: &Transcript, task: &TranscriptionTask, seconds: Option<Decimal>) -> String {
-    let mut members = vec![("text", json!(said.text))];
-    members.extend(language(said, task).map(|language| ("language", json!(language))));
+fn plain(transcript: &Transcript, task: &TranscriptionTask, seconds: Option<Decimal>) -> String {
+    let mut members = vec![("text", json!(transcript.text))];
+    members.extend(language(transcript, task).map(|language| ("language", json!(language))));
     members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
     object(members, seconds)
 }
 
 /// Returns the language that the provider detected, or else the requested one.
-fn language(said: &Transcript, task: &TranscriptionTask) -> Option<String> {
-    said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
+fn language(transcript: &Transcript, task: &TranscriptionTask) -> Option<String> {
+    transcript.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
 
 fn verbose(
-    said: &Transcript,
+    transcript: &Transcript,
     task: &TranscriptionTask,
     seconds: Option<Decimal>,
     millis: Option<u64>,
 ) -> String {
     let mut members = vec![("task", json!("transcribe"))];
-    members.extend(language(said, task).map(|language| ("language", json!(language))));
+    members.extend(language(transcript, task).map(|language| ("language", json!(language))));
     members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
-    members.push(("text", json!(said.text)));
-    let segments = cues(said, millis);
+    members.push(("text", json!(transcript.text)));
+    let segments = cues(transcript, millis);
     let segments = segments.iter().enumerate().map(|(id, segment)| {
         let mut object = Map::new();
         object.insert("id".to_owned(), json!(id));
@@ -93,19 +93,19 @@ fn verbose(
     });
     members.push(("segments", segments.collect()));
     if task.word_timestamps {
-        members.push(("words", Value::Array(said.words.clone())));
+        members.push(("words", Value::Array(transcript.words.clone())));
     }
     object(members, seconds)
 }
 
 /// Returns the segments; without segments, a single segment with the full text.
-fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegment]> {
-    if !said.segments.is_empty() || said.text.is_empty() {
-        return Cow::Borrowed(&said.segments);
+fn cues(transcript: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegment]> {
+    if !transcript.segments.is_empty() || transcript.text.is_empty() {
+        return Cow::Borrowed(&transcript.segments);
     }
-    let told = said.seconds.map(|seconds| (seconds * 1000.0) as u64);
-    let end = millis.or(told).unwrap_or(0);
-    Cow::Owned(vec![TranscriptSegment { start: 0, end, text: said.text.clone(), more: Map::new() }])
+    let reported = transcript.seconds.map(|seconds| (seconds * 1000.0) as u64);
+    let end = millis.or(reported).unwrap_or(0);
+    Cow::Owned(vec![TranscriptSegment { start: 0, end, text: transcript.text.clone(), more: Map::new() }])
 }
 
 fn srt(cues: &[TranscriptSegment]) -> String {
