@@ -139,7 +139,7 @@ impl AttemptTarget<'_> {
     /// Method of continuing an interrupted answer, unless the dialect has none or the provider rejected its members.
     #[must_use]
     pub fn continuation(&self) -> Option<ContinuationMethod> {
-        let by = |way: &ContinuationMethod| match (way, self.capabilities.prefill) {
+        let by = |method: &ContinuationMethod| match (method, self.capabilities.prefill) {
             (ContinuationMethod::ContinueFinalMessage, _) => self.allows_extra(ExtraMember::ContinueFinal),
             (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
             (ContinuationMethod::Prefill, _) => self.allows_extra(ExtraMember::Prefix),

@@ -91,9 +91,9 @@ fn client_error(
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
     let refused_members =
         if plain && matches!(status, 400 | 422) { about.refused_members() } else { RefusedMembers::NONE };
-    if let Some(said) = sanitized_message::sanitize(body, request).filter(|_| plain) {
+    if let Some(detail) = sanitized_message::sanitize(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
-        refusal.message = format!("{lead}: {said}").into();
+        refusal.message = format!("{lead}: {detail}").into();
     }
     let max_output = about.max_output_tokens().filter(|_| matches!(status, 400 | 422));
     UpstreamError {
@@ -148,7 +148,7 @@ fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
         return None;
     }
     let window = about.context_window().unwrap_or(model_window);
-    window.checked_sub(about.input_for_window(window)?).filter(|room| *room > 0)
+    window.checked_sub(about.input_for_window(window)?).filter(|remaining| *remaining > 0)
 }
 
 fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {

@@ -35,8 +35,8 @@ pub(crate) struct DeliveredText {
 
 /// Appends text. The buffer grows by a quarter instead of doubling, because an answer may stay in memory for minutes.
 fn append(escaped: &mut Vec<u8>, text: &[u8]) {
-    let room = escaped.capacity() - escaped.len();
-    if room < text.len() {
+    let spare = escaped.capacity() - escaped.len();
+    if spare < text.len() {
         escaped.reserve_exact(text.len().max(escaped.len() / 4).max(MIN_GROWTH));
     }
     escaped.extend_from_slice(text);
@@ -134,18 +134,18 @@ pub(crate) struct DivergenceError;
 impl PrefixMatcher {
     /// Returns the part of the event that is new to the client.
     pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
-        let Some(place) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
+        let Some(matcher) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
             return Ok(Some(event));
         };
         let Some((_, kind, _)) = event_text(&event) else {
             // If the second answer finishes before the recorded text ends, it is a different answer.
-            return if place.is_fully_matched() { Ok(Some(event)) } else { Err(DivergenceError) };
+            return if matcher.is_fully_matched() { Ok(Some(event)) } else { Err(DivergenceError) };
         };
         if kind == TextKind::Reasoning && !self.includes_reasoning {
             return Ok(Some(event));
         }
         if let AnswerEvent::ToolCallStart { name, .. } = &event {
-            let known = place.begin_segment(kind, Some(name))?;
+            let known = matcher.begin_segment(kind, Some(name))?;
             return Ok((!known).then_some(event));
         }
         let text = match &event {
@@ -155,7 +155,7 @@ impl PrefixMatcher {
             AnswerEvent::ToolCallArguments { fragment, .. } => fragment,
             _ => return Ok(Some(event)),
         };
-        let rest = place.match_text(kind, &text.decoded())?;
+        let rest = matcher.match_text(kind, &text.decoded())?;
         Ok(match rest {
             UnmatchedText::All => Some(event),
             UnmatchedText::None => None,
@@ -208,18 +208,18 @@ impl ChoiceMatcher {
         }
     }
 
-    fn match_text(&mut self, kind: TextKind, said: &str) -> Result<UnmatchedText, DivergenceError> {
+    fn match_text(&mut self, kind: TextKind, text: &str) -> Result<UnmatchedText, DivergenceError> {
         let now = self.current_segment.and_then(|now| self.expected.get(now));
         let goes_on = now.is_some_and(|now| now.kind == kind);
         if self.is_past_prefix || !(goes_on || self.begin_segment(kind, None)?) {
             return Ok(UnmatchedText::All);
         }
         let due = self.unmatched();
-        if due.starts_with(said) {
-            self.offset += said.len();
+        if due.starts_with(text) {
+            self.offset += text.len();
             return Ok(UnmatchedText::None);
         }
-        let more = said.strip_prefix(due).ok_or(DivergenceError)?;
+        let more = text.strip_prefix(due).ok_or(DivergenceError)?;
         if self.next_segment() < self.expected.len() {
             // The second answer continues a text at a position where the first answer began another segment.
             return Err(DivergenceError);

@@ -42,8 +42,8 @@ impl<'a, At> PendingToolCalls<'a, At> {
     pub(crate) fn add_call(&mut self, id: &'a [u8], at: At) -> bool {
         match self.calls.entry(decode_id(id)) {
             Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(PendingCall { number: self.call_count, position: at });
+            Entry::Vacant(entry) => {
+                entry.insert(PendingCall { number: self.call_count, position: at });
                 self.call_count += 1;
                 true
             }

@@ -42,7 +42,7 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     for item in elements(&previous) {
         item_id(item).map(|id| seen.entry(id.into_owned()).or_insert(item));
     }
-    let mut kept = Vec::with_capacity(input.len());
+    let mut retained = Vec::with_capacity(input.len());
     let mut has_repeated = false;
     for item in elements(input) {
         if let Some(id) = item_id(item).map(Cow::into_owned) {
@@ -52,16 +52,16 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
                 continue;
             }
         }
-        kept.extend_from_slice(if kept.is_empty() { b"[" } else { b"," });
-        kept.extend_from_slice(item);
+        retained.extend_from_slice(if retained.is_empty() { b"[" } else { b"," });
+        retained.extend_from_slice(item);
     }
     if !has_repeated {
         return body.clone();
     }
-    kept.extend_from_slice(if kept.is_empty() { b"[]" } else { b"]" });
+    retained.extend_from_slice(if retained.is_empty() { b"[]" } else { b"]" });
     let start = input.as_ptr() as usize - body.as_ptr() as usize;
     let (before, after) = (body.get(..start), body.get(start + input.len()..));
-    Bytes::from([before.unwrap_or_default(), &kept, after.unwrap_or_default()].concat())
+    Bytes::from([before.unwrap_or_default(), &retained, after.unwrap_or_default()].concat())
 }
 
 /// Returns true if the later of two items with this id says nothing that the earlier one does not. Ids of the gateway

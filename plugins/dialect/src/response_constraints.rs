@@ -182,8 +182,8 @@ impl ResponseConstraints {
             .map(|stop| partial_stop_len(&choice.pending_text, stop))
             .max()
             .unwrap_or_default();
-        let kept = choice.pending_text.split_off(choice.pending_text.len() - open);
-        let free = std::mem::replace(&mut choice.pending_text, kept);
+        let pending = choice.pending_text.split_off(choice.pending_text.len() - open);
+        let free = std::mem::replace(&mut choice.pending_text, pending);
         if !free.is_empty() {
             out.push(text_event(number, &free));
         }

@@ -137,27 +137,27 @@ pub(crate) fn write_constraints(
         write_schema(response_format_schema(ask), target, out);
         return Ok(());
     }
-    let Some(said) = constraints else { return Ok(()) };
-    for (name, value) in &said.members {
+    let Some(constraints) = constraints else { return Ok(()) };
+    for (name, value) in &constraints.members {
         out.push_str(",\"");
         out.push_str(name);
         out.push_str("\":");
         out.push_source(value);
     }
-    for (at, (key, value)) in said.structured_outputs.iter().enumerate() {
+    for (at, (key, value)) in constraints.structured_outputs.iter().enumerate() {
         out.push_str(if at == 0 { r#","structured_outputs":{""# } else { ",\"" });
         out.push_str(key);
         out.push_str("\":");
         out.push_source(value);
     }
-    if !said.structured_outputs.is_empty() {
+    if !constraints.structured_outputs.is_empty() {
         out.push_byte(b'}');
     }
-    if let Some(schema) = &said.response_schema {
+    if let Some(schema) = &constraints.response_schema {
         out.push_str(r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#);
         out.push_source(schema);
         out.push_str("}}");
-    } else if said.json_object {
+    } else if constraints.json_object {
         out.push_str(r#","response_format":{"type":"json_object"}"#);
     }
     Ok(())
@@ -174,11 +174,13 @@ pub(crate) fn requested_schema<'a>(
 ) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
     let only = accepts_json_schema(abilities).then(|| "response_format".into());
     let only = OfferCapabilities { parameters: only.into_iter().collect(), ..OfferCapabilities::default() };
-    let Some(said) = translate_constraints(ask, &only)? else { return Ok(None) };
-    if said.json_object && !abilities.accepts_parameter("response_format") {
+    let Some(translated) = translate_constraints(ask, &only)? else { return Ok(None) };
+    if translated.json_object && !abilities.accepts_parameter("response_format") {
         return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS}.json_object")));
     }
-    Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT_SCHEMA))))
+    Ok(translated
+        .response_schema
+        .or_else(|| translated.json_object.then_some(Cow::Borrowed(ANY_OBJECT_SCHEMA))))
 }
 
 /// JSON schema that every object matches.
@@ -188,26 +190,26 @@ fn translate_constraints<'a>(
     ask: &'a InferenceRequest,
     abilities: &OfferCapabilities,
 ) -> Result<Option<ConstraintMembers<'a>>, ApiError> {
-    let mut said: Option<ConstraintMembers<'a>> = None;
+    let mut translated: Option<ConstraintMembers<'a>> = None;
     for word in &CONSTRAINTS {
         let Some(value) = requested_value(ask, word.legacy_name) else { continue };
-        let said = said.get_or_insert_default();
+        let translated = translated.get_or_insert_default();
         if abilities.accepts_parameter(word.legacy_name) {
-            said.members.push((word.legacy_name, value));
+            translated.members.push((word.legacy_name, value));
         } else if abilities.accepts_parameter(STRUCTURED_OUTPUTS) {
-            said.structured_outputs.push((word.key, value));
+            translated.structured_outputs.push((word.key, value));
         } else {
-            said.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
+            translated.set_response_schema(ask, abilities, word, value, word.legacy_name)?;
         }
     }
-    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS) else { return Ok(said) };
-    let said_all = said.get_or_insert_default();
-    if abilities.accepts_parameter(STRUCTURED_OUTPUTS) && said_all.structured_outputs.is_empty() {
-        said_all.members.push((STRUCTURED_OUTPUTS, newer));
+    let Some(newer) = requested_value(ask, STRUCTURED_OUTPUTS) else { return Ok(translated) };
+    let constraints = translated.get_or_insert_default();
+    if abilities.accepts_parameter(STRUCTURED_OUTPUTS) && constraints.structured_outputs.is_empty() {
+        constraints.members.push((STRUCTURED_OUTPUTS, newer));
     } else {
-        said_all.translate_structured_outputs(ask, abilities, newer)?;
+        constraints.translate_structured_outputs(ask, abilities, newer)?;
     }
-    Ok(said)
+    Ok(translated)
 }
 
 /// Returns the value of a member if it has an effect, and `None` otherwise.

@@ -241,7 +241,7 @@ impl RewrittenMessage<'_> {
         if self.is_changed {
             self.write_content(out);
         }
-        let short_ids = target.capabilities.short_tool_ids;
+        let shortens_ids = target.capabilities.short_tool_ids;
         for (key, value) in json_cursor::members(self.raw) {
             let dropped = match &*key {
                 "role" => true,
@@ -256,8 +256,8 @@ impl RewrittenMessage<'_> {
             out.push_json_string(&key);
             out.push_byte(b':');
             match &*key {
-                "tool_calls" if short_ids => write_tool_calls(value, out),
-                "tool_call_id" if short_ids => write_call_id(value, out),
+                "tool_calls" if shortens_ids => write_tool_calls(value, out),
+                "tool_call_id" if shortens_ids => write_call_id(value, out),
                 _ => out.push_source(value),
             }
         }
@@ -302,8 +302,8 @@ impl RewrittenMessage<'_> {
 
 /// Returns the reasoning of a message under either name; if both are present, their values are equal.
 fn reasoning_value(message: &[u8]) -> Option<&[u8]> {
-    let said = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
-    let under = |name| json_cursor::member_value(message, name).filter(said);
+    let has_text = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
+    let under = |name| json_cursor::member_value(message, name).filter(has_text);
     under("reasoning_content").or_else(|| under("reasoning"))
 }
 

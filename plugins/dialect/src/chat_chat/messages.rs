@@ -78,11 +78,11 @@ fn continuation_mark(
 
 /// Returns true if the messages contain something that this provider rejects.
 const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
-    let (abilities, said) = (target.capabilities, ask.history);
-    said.reasoning
-        || (abilities.short_tool_ids && said.calls)
-        || (!abilities.tool_images && ask.images > 0 && said.results)
-        || (!abilities.system_anywhere && said.late_system_messages)
+    let (abilities, history) = (target.capabilities, ask.history);
+    history.reasoning
+        || (abilities.short_tool_ids && history.calls)
+        || (!abilities.tool_images && ask.images > 0 && history.results)
+        || (!abilities.system_anywhere && history.late_system_messages)
 }
 
 /// Calls `put` for the bytes of a range of the request body, with the edits applied.

@@ -142,16 +142,16 @@ pub(super) fn append_blocks<'a>(
         return Err(ApiError::invalid(at, "Expected a string or a list of content parts."));
     }
     for (index, part) in json_cursor::elements(content).enumerate() {
-        let (mut kind, mut said) = (Cow::Borrowed(""), &b""[..]);
+        let (mut kind, mut text) = (Cow::Borrowed(""), &b""[..]);
         for (key, value) in json_cursor::members(part) {
             match &*key {
                 "type" => kind = json_cursor::parse_string(value).unwrap_or_default(),
-                "text" | "refusal" => said = json_cursor::string_body(value).unwrap_or_default(),
+                "text" | "refusal" => text = json_cursor::string_body(value).unwrap_or_default(),
                 _ => {}
             }
         }
         match &*kind {
-            "text" | "refusal" => append_text(said, out),
+            "text" | "refusal" => append_text(text, out),
             "image_url" => out.push(parse_image(part, || format!("{at}[{index}].image_url"))?),
             _ => {
                 return Err(ApiError::unsupported(

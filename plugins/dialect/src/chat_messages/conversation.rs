@@ -145,31 +145,31 @@ impl<'a> MessagesConversation<'a> {
 
     fn add_message(&mut self, index: usize, seen: &ParsedMessage<'a>) -> Result<(), ApiError> {
         let at = format!("messages[{index}].content");
-        let mut said = Vec::new();
+        let mut blocks = Vec::new();
         match &*seen.role {
             "system" | "developer" => {
-                append_blocks(seen.content, &at, &mut said)?;
-                self.system(said);
+                append_blocks(seen.content, &at, &mut blocks)?;
+                self.system(blocks);
             }
             "user" => {
-                append_blocks(seen.content, &at, &mut said)?;
-                self.add_speech(OutputRole::User, seen.name, said);
+                append_blocks(seen.content, &at, &mut blocks)?;
+                self.add_speech(OutputRole::User, seen.name, blocks);
             }
             "assistant" => {
                 let thought = seen.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
-                said.extend(thought.map(OutputBlock::Thinking));
-                append_blocks(seen.content, &at, &mut said)?;
-                append_text(seen.refusal.unwrap_or_default(), &mut said);
-                if !said.is_empty() || seen.has_calls() {
+                blocks.extend(thought.map(OutputBlock::Thinking));
+                append_blocks(seen.content, &at, &mut blocks)?;
+                append_text(seen.refusal.unwrap_or_default(), &mut blocks);
+                if !blocks.is_empty() || seen.has_calls() {
                     self.check_assistant_message()?;
                 }
                 // A call and its result must be in consecutive turns, so the turn of an open call goes on.
                 let is_open = !self.pending_calls.is_empty();
-                self.add_tool_calls(index, seen, &mut said)?;
+                self.add_tool_calls(index, seen, &mut blocks)?;
                 if is_open {
-                    self.add_blocks(OutputRole::Assistant, said);
+                    self.add_blocks(OutputRole::Assistant, blocks);
                 } else {
-                    self.add_speech(OutputRole::Assistant, seen.name, said);
+                    self.add_speech(OutputRole::Assistant, seen.name, blocks);
                 }
             }
             "tool" | "function" => {
@@ -177,8 +177,8 @@ impl<'a> MessagesConversation<'a> {
                 if !self.pending_calls.remove_answered(id) {
                     return Err(unmatched_result_error(index));
                 }
-                append_blocks(seen.content, &at, &mut said)?;
-                self.add_tool_result(OutputBlock::ToolResult { id, content: said });
+                append_blocks(seen.content, &at, &mut blocks)?;
+                self.add_tool_result(OutputBlock::ToolResult { id, content: blocks });
             }
             _ => return Err(ApiError::invalid(format!("messages[{index}].role"), "This role is not known.")),
         }
@@ -186,8 +186,8 @@ impl<'a> MessagesConversation<'a> {
     }
 
     /// Adds blocks of a speaker to the last turn, or to a new turn if the last is of another speaker.
-    fn add_speech(&mut self, role: OutputRole, name: Option<&'a [u8]>, mut said: Vec<OutputBlock<'a>>) {
-        if said.is_empty() {
+    fn add_speech(&mut self, role: OutputRole, name: Option<&'a [u8]>, mut blocks: Vec<OutputBlock<'a>>) {
+        if blocks.is_empty() {
             return;
         }
         let speaks = |turn: &&mut OutputMessage<'a>| {
@@ -196,10 +196,10 @@ impl<'a> MessagesConversation<'a> {
         match self.messages.last_mut().filter(speaks) {
             Some(turn) => {
                 turn.name = name;
-                turn.blocks.append(&mut said);
+                turn.blocks.append(&mut blocks);
             }
             None => {
-                self.messages.push(OutputMessage { role, name, tool_results: Vec::new(), blocks: said });
+                self.messages.push(OutputMessage { role, name, tool_results: Vec::new(), blocks });
             }
         }
     }
@@ -210,9 +210,9 @@ impl<'a> MessagesConversation<'a> {
         names.next().is_some_and(|first| names.any(|name| !is_same_name(Some(first), Some(name))))
     }
 
-    fn add_blocks(&mut self, role: OutputRole, mut said: Vec<OutputBlock<'a>>) {
-        if !said.is_empty() {
-            self.blocks_for_role(role).append(&mut said);
+    fn add_blocks(&mut self, role: OutputRole, mut blocks: Vec<OutputBlock<'a>>) {
+        if !blocks.is_empty() {
+            self.blocks_for_role(role).append(&mut blocks);
         }
     }
 
@@ -224,17 +224,17 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    fn system(&mut self, said: Vec<OutputBlock<'a>>) {
+    fn system(&mut self, blocks: Vec<OutputBlock<'a>>) {
         if self.messages.is_empty() {
-            self.system_prompt.extend(said);
+            self.system_prompt.extend(blocks);
         } else if self.abilities.system_anywhere && self.pending_calls.is_empty() {
-            self.add_blocks(OutputRole::System, said);
+            self.add_blocks(OutputRole::System, blocks);
         } else {
             let folded = |block| match block {
                 OutputBlock::Text(text) => OutputBlock::FoldedSystem(text),
                 other => other,
             };
-            self.add_blocks(OutputRole::User, said.into_iter().map(folded).collect());
+            self.add_blocks(OutputRole::User, blocks.into_iter().map(folded).collect());
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> MessagesConversation<'a> {
         &mut self,
         index: usize,
         seen: &ParsedMessage<'a>,
-        said: &mut Vec<OutputBlock<'a>>,
+        blocks: &mut Vec<OutputBlock<'a>>,
     ) -> Result<(), ApiError> {
         for (position, call) in seen.tool_calls.iter().enumerate() {
             let id = call.id.ok_or_else(|| {
@@ -277,12 +277,12 @@ impl<'a> MessagesConversation<'a> {
                 ApiError::invalid(at, "A tool call needs a string `id`.")
             })?;
             let at = || format!("messages[{index}].tool_calls[{position}].function");
-            said.push(call.function.to_tool_use(id, at)?);
+            blocks.push(call.function.to_tool_use(id, at)?);
             self.add_pending_call(id, || format!("messages[{index}].tool_calls[{position}]"))?;
         }
         if let Some(function) = &seen.function_call {
             self.function_call_id = b"call_function";
-            said.push(
+            blocks.push(
                 function.to_tool_use(self.function_call_id, || format!("messages[{index}].function_call"))?,
             );
             self.add_pending_call(self.function_call_id, || format!("messages[{index}].function_call"))?;

@@ -214,12 +214,12 @@ fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Reaso
     if !target.allows_extra(ExtraMember::Thinking) {
         return ReasoningEffort::default();
     }
-    let said = ReasoningEffort::from_request(ask);
+    let requested = ReasoningEffort::from_request(ask);
     let preset = || {
         let preset = target.preset.iter().find(|(name, _)| &**name == "reasoning_effort");
         preset.map(|(_, value)| crate::reasoning_effort::parse_effort(value.as_bytes())).unwrap_or_default()
     };
-    let effort = if said == ReasoningEffort::default() { preset() } else { said };
+    let effort = if requested == ReasoningEffort::default() { preset() } else { requested };
     if abilities.accepts_parameter("reasoning_effort") {
         effort
     } else if abilities.thinking_switch {

@@ -217,11 +217,11 @@ pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<
 
 /// Maximum bytes of a phrase that could be a part of an unrelated word, as `oom` is of "room". No letter may precede or
 /// follow such a phrase.
-const SHORT_PHRASE_BYTES: usize = 5;
+const MAX_WHOLE_WORD_BYTES: usize = 5;
 
 /// Returns true if the text contains the phrase.
 fn contains_phrase(text: &str, phrase: &str) -> bool {
-    if phrase.len() > SHORT_PHRASE_BYTES || !phrase.is_ascii() {
+    if phrase.len() > MAX_WHOLE_WORD_BYTES || !phrase.is_ascii() {
         return text.contains(phrase);
     }
     let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphabetic);

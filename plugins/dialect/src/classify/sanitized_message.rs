@@ -36,11 +36,11 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
 
 /// Returns the sanitized message of an error body; `None` if no word of it remains.
 pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
-    let said = provider_message(body)?;
+    let message = provider_message(body)?;
     let texts = request_texts(request)?;
     let texts = RequestTexts::new(&texts);
     let mut words: Vec<&str> = Vec::new();
-    let flat = without_brackets(&said);
+    let flat = without_brackets(&message);
     for word in flat.split_whitespace() {
         if is_safe_word(word, &texts) {
             words.push(word);
@@ -71,20 +71,20 @@ pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
 /// Returns the start of the message in a body.
 fn provider_message(body: &[u8]) -> Option<String> {
     let body = body.get(..body.len().min(MAX_BODY_BYTES))?;
-    let said = match serde_json::from_slice::<Value>(body) {
+    let message = match serde_json::from_slice::<Value>(body) {
         Ok(value) => find_message(&value, 0)?,
         Err(_) => std::str::from_utf8(body).ok()?.to_owned(),
     };
-    let said = inner_message(&said).unwrap_or(said);
-    let is_text = !said.trim_start().starts_with(['<', '{', '[']) && !said.contains("Traceback");
-    is_text.then(|| said.chars().take(MAX_SOURCE_CHARS).collect())
+    let message = inner_message(&message).unwrap_or(message);
+    let is_text = !message.trim_start().starts_with(['<', '{', '[']) && !message.contains("Traceback");
+    is_text.then(|| message.chars().take(MAX_SOURCE_CHARS).collect())
 }
 
 /// Returns the message of the inner error, if another gateway has put an error as JSON or as a Python dictionary into
 /// its own message.
-fn inner_message(said: &str) -> Option<String> {
-    let start = said.find('{')?;
-    let inner = said.get(start..)?;
+fn inner_message(message: &str) -> Option<String> {
+    let start = message.find('{')?;
+    let inner = message.get(start..)?;
     if let Ok(value) = serde_json::from_str::<Value>(inner) {
         return find_message(&value, 0);
     }
@@ -98,13 +98,13 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Object(members) if depth < 4 => {
-            let said = MESSAGE_NAMES
+            let message = MESSAGE_NAMES
                 .iter()
                 .filter_map(|name| members.get(*name))
                 .find_map(|value| find_message(value, depth + 1))?;
             Some(match members.get("loc").and_then(field_path) {
-                Some(path) => format!("{path}: {said}"),
-                None => said,
+                Some(path) => format!("{path}: {message}"),
+                None => message,
             })
         }
         Value::Array(items) if depth < 4 => items.iter().find_map(|value| find_message(value, depth + 1)),
@@ -133,10 +133,10 @@ fn field_path(loc: &Value) -> Option<String> {
 }
 
 /// Removes text in braces, and text in brackets that contains an assignment: it consists of values, not of words.
-fn without_brackets(said: &str) -> String {
+fn without_brackets(message: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
-    let mut rest = said;
+    let mut rest = message;
     while let Some(letter) = rest.chars().next() {
         let after = rest.get(letter.len_utf8()..).unwrap_or_default();
         match letter {

@@ -22,7 +22,7 @@ pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
 fn has_truncated_arguments(call: &[u8]) -> bool {
     json_cursor::member_value(call, "arguments")
         .and_then(json_cursor::parse_string)
-        .is_some_and(|said| !is_complete_object(&said))
+        .is_some_and(|arguments| !is_complete_object(&arguments))
 }
 
 /// Returns true if arguments are an object or empty.

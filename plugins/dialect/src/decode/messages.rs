@@ -198,29 +198,29 @@ impl MessagesDecoder {
     ) -> Result<(), UpstreamError> {
         let block = find_open_block(&mut self.blocks, seen);
         let (block, delta) = block.zip(seen.delta).ok_or_else(malformed_error)?;
-        let (mut kind, mut said) = (None, None);
+        let (mut kind, mut content) = (None, None);
         for (key, value) in json_cursor::members(delta) {
             match &*key {
                 "type" => kind = json_cursor::parse_string(value),
-                "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
+                "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
                 _ => {}
             }
         }
         match (&*kind.ok_or_else(malformed_error)?, block.kind) {
             ("text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta", _)
-                if said.is_none() =>
+                if content.is_none() =>
             {
                 return Err(malformed_error());
             }
-            ("text_delta", DecodedBlockKind::Text) => push_text(event_text(data, said)?, events),
+            ("text_delta", DecodedBlockKind::Text) => push_text(event_text(data, content)?, events),
             ("thinking_delta", DecodedBlockKind::Thinking) => {
-                let text = event_text(data, said)?;
+                let text = event_text(data, content)?;
                 if !text.is_empty() {
                     events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
                 }
             }
             ("signature_delta", DecodedBlockKind::Thinking) => {
-                let signature = Some(event_text(data, said)?).filter(|seal| !seal.is_empty());
+                let signature = Some(event_text(data, content)?).filter(|seal| !seal.is_empty());
                 if signature.is_some() {
                     events.push(AnswerEvent::Reasoning {
                         choice: 0,
@@ -230,7 +230,7 @@ impl MessagesDecoder {
                 }
             }
             ("input_json_delta", DecodedBlockKind::Tool(tool)) => {
-                let fragment = event_text(data, said)?;
+                let fragment = event_text(data, content)?;
                 if !fragment.is_empty() {
                     self.buffered_input_bytes -= block.initial_input.take().map_or(0, |input| input.len());
                     events.push(AnswerEvent::ToolCallArguments { choice: 0, tool, fragment });

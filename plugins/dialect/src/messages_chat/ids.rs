@@ -33,12 +33,12 @@ pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
     if is_portable_id(id) {
         return Cow::Borrowed(id);
     }
-    let said = decode_id(id);
-    if is_portable_id(&said) {
-        return said;
+    let decoded = decode_id(id);
+    if is_portable_id(&decoded) {
+        return decoded;
     }
     // Two different hashes make it unlikely that two ids become equal.
-    let (one, other) = (fnv1a(&said), fnv1a_update(fnv1a(b"id"), &said));
+    let (one, other) = (fnv1a(&decoded), fnv1a_update(fnv1a(b"id"), &decoded));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }
 
@@ -50,18 +50,18 @@ pub(crate) fn is_portable_id(id: &[u8]) -> bool {
 /// Returns a tool call id without JSON escapes.
 fn decode_id(id: &[u8]) -> Cow<'_, [u8]> {
     match json::unescape_lossy(id) {
-        Some(Cow::Owned(said)) => Cow::Owned(said.into_bytes()),
+        Some(Cow::Owned(decoded)) => Cow::Owned(decoded.into_bytes()),
         _ => Cow::Borrowed(id),
     }
 }
 
 /// Converts an id (inside of a JSON string) to nine letters or digits.
 pub(crate) fn nine_char_id(id: &[u8]) -> Cow<'_, [u8]> {
-    let said = decode_id(id);
-    if said.len() == 9 && said.iter().all(u8::is_ascii_alphanumeric) {
-        return said;
+    let decoded = decode_id(id);
+    if decoded.len() == 9 && decoded.iter().all(u8::is_ascii_alphanumeric) {
+        return decoded;
     }
-    let mut left = fnv1a(&said);
+    let mut left = fnv1a(&decoded);
     let digits = (0..9).map(|_| {
         let at = usize::try_from(left % 62).unwrap_or_default();
         left /= 62;

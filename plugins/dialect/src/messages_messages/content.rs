@@ -138,7 +138,7 @@ impl<'a> EditedContent<'a> {
     /// Removes blocks with the billing header. A string with it is retained, because it is the complete prompt.
     pub(super) fn remove_billing_header(&mut self) {
         let before = self.blocks.len();
-        self.blocks.retain(|said| match said {
+        self.blocks.retain(|block| match block {
             BlockSlice::Block { text: Some(text), .. } => {
                 !json_cursor::string_body(text).is_some_and(|text| text.starts_with(BILLING_HEADER))
             }
@@ -169,9 +169,9 @@ impl<'a> EditedContent<'a> {
 
     /// Marks system texts as not from the user, so that they can move into a user message.
     pub(super) fn mark_as_system(mut self) -> Self {
-        for said in &mut self.blocks {
-            match said {
-                BlockSlice::Text(text) => *said = BlockSlice::FoldedSystem(text),
+        for block in &mut self.blocks {
+            match block {
+                BlockSlice::Text(text) => *block = BlockSlice::FoldedSystem(text),
                 BlockSlice::Block { edits, text: Some(text), .. } => {
                     edits.push((text, BlockEdit::SystemMark))
                 }
@@ -186,11 +186,11 @@ impl<'a> EditedContent<'a> {
             return out.push_source(self.value);
         }
         out.push_byte(b'[');
-        for (at, said) in self.blocks.iter().enumerate() {
+        for (at, block) in self.blocks.iter().enumerate() {
             if at > 0 {
                 out.push_byte(b',');
             }
-            said.write(out);
+            block.write(out);
         }
         out.push_byte(b']');
     }

@@ -56,7 +56,7 @@ impl<'a> RewrittenConversation<'a> {
         }
         let system =
             ask.member_value("system").map(|system| EditedContent::parse(&mut JsonCursor::new(system), true));
-        let mut told = Self {
+        let mut rewritten = Self {
             system,
             messages: Vec::new(),
             folds_system: fold,
@@ -66,11 +66,11 @@ impl<'a> RewrittenConversation<'a> {
         };
         let Ok(()) =
             JsonCursor::new(ask.member_value("messages")?).visit_elements::<Infallible>(|_, message| {
-                told.add_message(HistoryMessage::parse(message));
+                rewritten.add_message(HistoryMessage::parse(message));
                 Ok(())
             });
-        told.flush_pending_system();
-        Some(told)
+        rewritten.flush_pending_system();
+        Some(rewritten)
     }
 
     fn add_message(&mut self, mut turn: HistoryMessage<'a>) {

@@ -44,18 +44,18 @@ impl<'a> DocumentPatches<'a> {
 
     /// Removes the items of a list whose flag is true, each with the comma after it, or at the end the one before it.
     fn remove_items(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
-        let (mut kept, mut run, mut end) = (None, None, 0);
+        let (mut retained_end, mut run, mut end) = (None, None, 0);
         for (item, gone) in items {
             if gone {
                 run.get_or_insert(item.start);
                 end = item.end;
             } else {
                 self.edits.extend(run.take().map(|start| (start..item.start, Cow::default())));
-                kept = Some(item.end);
+                retained_end = Some(item.end);
             }
         }
         if let Some(start) = run {
-            self.edits.push((kept.unwrap_or(start)..end, Cow::default()));
+            self.edits.push((retained_end.unwrap_or(start)..end, Cow::default()));
         }
     }
 

@@ -58,13 +58,13 @@ const KNOWN_DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_del
 
 /// Returns true if a delta of a known type has no text.
 pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
-    let mut said = None;
+    let mut content = None;
     for (key, value) in json_cursor::members(delta) {
         match &*key {
             "type" if !KNOWN_DELTAS.iter().any(|known| json::is_string_equal(value, known)) => return false,
-            "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
+            "text" | "thinking" | "partial_json" | "signature" => content = Some(value),
             _ => {}
         }
     }
-    said.is_none_or(|said| matches!(said, b"\"\"" | b"null"))
+    content.is_none_or(|content| matches!(content, b"\"\"" | b"null"))
 }

@@ -200,8 +200,8 @@ pub(super) fn write_final_delta(
     out: &mut Vec<u8>,
 ) {
     let delta = delta.unwrap_or_default();
-    let told = json_cursor::members(delta).any(|(key, _)| key == "stop_sequence");
-    if told && is_matching_stop_reason(json_cursor::member_value(delta, "stop_reason"), finish) {
+    let has_stop_sequence = json_cursor::members(delta).any(|(key, _)| key == "stop_sequence");
+    if has_stop_sequence && is_matching_stop_reason(json_cursor::member_value(delta, "stop_reason"), finish) {
         return out.extend_from_slice(delta);
     }
     let stop = json_cursor::member_value(delta, "stop_sequence").and_then(json_cursor::parse_string);

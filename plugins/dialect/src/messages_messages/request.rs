@@ -45,18 +45,19 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let told = RewrittenConversation::rewrite(ask, target);
+    let rewritten = RewrittenConversation::rewrite(ask, target);
     let engine = engine_parameters(ask, target)?;
     let mut out = BodyBuilder::with_source(&ask.body);
     out.push_str(r#"{"model":"#);
     out.push_json_string(target.model);
-    if let Some(told) = &told {
-        told.write(delivered, &mut out);
+    if let Some(rewritten) = &rewritten {
+        rewritten.write(delivered, &mut out);
     }
     for field in &ask.members.0 {
         let name = &*field.name;
-        let told = told.is_some() && matches!(name, "system" | "messages");
-        let Some(value) = ask.member_value(name).filter(|_| !told && should_forward(ask, target, name))
+        let is_rewritten = rewritten.is_some() && matches!(name, "system" | "messages");
+        let Some(value) =
+            ask.member_value(name).filter(|_| !is_rewritten && should_forward(ask, target, name))
         else {
             continue;
         };

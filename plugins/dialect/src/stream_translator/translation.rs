@@ -106,16 +106,16 @@ impl StreamTranslation for StreamTranslator {
             // A provider that continues the answer reads the delivered text as a part of its prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
         }
-        let mut said =
+        let mut usage =
             self.reported_usage.map_or(counted, |stated| stated.to_plausible_usage(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
-            choices::correct_usage(&mut said, &self.choice_bytes);
+            choices::correct_usage(&mut usage, &self.choice_bytes);
         }
         // Before the end, the reported usage may be lower than the output so far.
-        if self.progress < StreamProgress::Finished && said.output < counted.output {
-            return TokenUsage { output: counted.output, source: counted.source, ..said };
+        if self.progress < StreamProgress::Finished && usage.output < counted.output {
+            return TokenUsage { output: counted.output, source: counted.source, ..usage };
         }
-        said
+        usage
     }
 
     fn buffered_bytes(&self) -> usize {

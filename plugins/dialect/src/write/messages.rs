@@ -184,8 +184,8 @@ impl MessagesStreamWriter {
     fn open_block(&mut self, mut block: BlockWriter, out: &mut Vec<u8>) {
         block.write_start(self.next_index, out);
         self.next_index += 1;
-        let kept = std::mem::take(&mut block.buffered_texts);
-        for text in &kept {
+        let texts = std::mem::take(&mut block.buffered_texts);
+        for text in &texts {
             self.pending_bytes = self.pending_bytes.saturating_sub(text.escaped().len());
             block.write_text(text, out);
         }

@@ -64,8 +64,8 @@ pub(super) fn check_finished(item: &Value) -> CheckResult {
             for part in parts {
                 let kind = text(part, "type");
                 ensure(matches!(kind, "output_text" | "refusal"), "unknown part")?;
-                let said = part[text_member(kind)].as_str().ok_or("a part needs its text")?;
-                ensure(!said.is_empty() || parts.len() == 1, "an empty part beside others")?;
+                let part_text = part[text_member(kind)].as_str().ok_or("a part needs its text")?;
+                ensure(!part_text.is_empty() || parts.len() == 1, "an empty part beside others")?;
                 ensure(kind == "refusal" || part["annotations"].is_array(), "annotations")?;
             }
             Ok(())

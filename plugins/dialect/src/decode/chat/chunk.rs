@@ -111,7 +111,7 @@ impl ChunkReader {
             let parts = parts.as_ref().ok_or_else(malformed_error)?;
             usage = usage.or_else(|| parts.usage.and_then(usage::parse_usage));
             self.last_reasoning_name =
-                parts.message.and_then(|said| said.reasoning_name).or(self.last_reasoning_name);
+                parts.message.and_then(|message| message.reasoning_name).or(self.last_reasoning_name);
             only = self.read_choice(chunk, parts, position as u64, events)?;
         }
         if usage.is_some() {
@@ -184,22 +184,23 @@ impl ChunkReader {
         if self.is_buffered && parts.message.is_none() && parts.text.is_none() {
             return Err(malformed_error());
         }
-        let said = parts.message.unwrap_or_default();
-        let said = MessageMembers { content: said.content.or(parts.text), ..said };
+        let message = parts.message.unwrap_or_default();
+        let message = MessageMembers { content: message.content.or(parts.text), ..message };
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
         let before = events.len();
-        let content = choice.emit_text(&said, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
+        let content =
+            choice.emit_text(&message, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
         let has_text = events.len() > before;
-        let called = choice.read_tool_calls(&said, seen, events)?;
+        let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
-        choice.content = choice.content.after_chunk(content, &said, given, !choice.tool_calls.is_empty());
+        choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
             self.finish_with_text = has_text;
         }
         // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();
-        let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
+        let text = message.content.filter(|_| message.reasoning.is_none()).or(message.reasoning);
         let text = called.map_or(text, |arguments| arguments.filter(|_| text.is_none()));
         let only = text.and_then(string_body).filter(|text| clear && !text.is_empty());
         Ok(only.and_then(|text| text_span(chunk, text)))
@@ -219,7 +220,7 @@ impl ChoiceDecoder {
     /// Emits the reasoning, the content and the refusal. Returns the content of the parts.
     fn emit_text(
         &mut self,
-        said: &MessageMembers<'_>,
+        message: &MessageMembers<'_>,
         logprobs: Option<&[u8]>,
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
@@ -230,11 +231,11 @@ impl ChoiceDecoder {
             split_surrogate: &mut self.split_surrogate,
             events,
         };
-        speaker.emit_reasoning(said.reasoning)?;
+        speaker.emit_reasoning(message.reasoning)?;
         // A token may have a log probability but no text, for example a part of a character.
         let silent = logprobs.is_some().then_some(&b"\"\""[..]);
-        let parts = speaker.emit_content(said.content.or(silent), logprobs)?;
-        speaker.emit_string(TextChannel::Refusal, said.refusal, None)?;
+        let parts = speaker.emit_content(message.content.or(silent), logprobs)?;
+        speaker.emit_string(TextChannel::Refusal, message.refusal, None)?;
         Ok(parts)
     }
 
@@ -242,11 +243,11 @@ impl ChoiceDecoder {
     /// no name, which the fast path can assign to its call.
     fn read_tool_calls<'a>(
         &mut self,
-        said: &MessageMembers<'a>,
+        message: &MessageMembers<'a>,
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<Option<Option<&'a [u8]>>, UpstreamError> {
-        let mut place = FragmentContext {
+        let mut context = FragmentContext {
             source: seen.chunk,
             choice: seen.choice,
             seed: seen.seed,
@@ -254,7 +255,7 @@ impl ChoiceDecoder {
             split_surrogate: &mut self.split_surrogate,
             events,
         };
-        let calls = said.tool_calls.unwrap_or(b"[]");
+        let calls = message.tool_calls.unwrap_or(b"[]");
         if !json_cursor::is_array(calls) {
             return Err(malformed_error());
         }
@@ -277,12 +278,12 @@ impl ChoiceDecoder {
             let fresh = fragment.index.filter(|index| fragment.name.is_some() && !named.contains(index));
             named.extend(fresh);
             called = Some(fragment.arguments.filter(|_| called.is_none() && fragment.name.is_none()));
-            self.tool_calls.add_fragment(&fragment, &mut place)?;
+            self.tool_calls.add_fragment(&fragment, &mut context)?;
         }
-        if let Some(function) = said.function_call.filter(|_| called.is_none()) {
+        if let Some(function) = message.function_call.filter(|_| called.is_none()) {
             let mut fragment = ToolCallFragment::default();
             fragment.parse_function(function).ok_or_else(malformed_error)?;
-            self.tool_calls.add_fragment(&fragment, &mut place)?;
+            self.tool_calls.add_fragment(&fragment, &mut context)?;
         }
         Ok(called)
     }

@@ -90,7 +90,7 @@ impl<'a> ToolCallFragment<'a> {
     fn has_arguments(&self) -> bool {
         let blank = |arguments: &[u8]| {
             nonempty_string_body(arguments)
-                .is_some_and(|said| json::unescape(said).is_some_and(|said| said.trim().is_empty()))
+                .is_some_and(|body| json::unescape(body).is_some_and(|body| body.trim().is_empty()))
         };
         self.arguments.is_some_and(|arguments| !blank(arguments))
     }
@@ -152,14 +152,14 @@ impl ToolCallTracker {
     pub(super) fn add_fragment(
         &mut self,
         fragment: &ToolCallFragment<'_>,
-        place: &mut FragmentContext<'_>,
+        context: &mut FragmentContext<'_>,
     ) -> Result<(), UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         // An excess of calls, or a name that is too long, is an error of the model's output.
         let at = match self.find_call(fragment) {
             Some(at) => at,
             None => {
-                self.flush(place)?;
+                self.flush(context)?;
                 self.add_call(fragment.index).ok_or_else(UpstreamError::invalid_model_output)?
             }
         };
@@ -169,19 +169,21 @@ impl ToolCallTracker {
         if call.id.is_none()
             && let Some(id) = fragment.id
         {
-            call.id = Some(bounded_text(place.source, id).ok_or_else(malformed)?);
+            call.id = Some(bounded_text(context.source, id).ok_or_else(malformed)?);
         }
         let mut fresh = EscapedText::default();
         if let Some(arguments) = fragment.arguments {
             fresh = match nonempty_string_body(arguments) {
-                Some(inside) => place.split_surrogate.join(TextChannel::Arguments(at), place.source, inside),
+                Some(inside) => {
+                    context.split_surrogate.join(TextChannel::Arguments(at), context.source, inside)
+                }
                 // Arguments that are not a string are used as they are.
                 None => std::str::from_utf8(arguments).ok().map(EscapedText::new),
             }
             .ok_or_else(malformed)?;
             call.prepare_for_arguments(&fresh)?;
             self.buffered_bytes += call.buffer_arguments(&fresh);
-        } else if fragment.name.is_some() && fragment.id.is_none() && place.may_hold {
+        } else if fragment.name.is_some() && fragment.id.is_none() && context.may_hold {
             call.count_repeated_name();
         }
         call.has_empty_name |= fragment.is_name_empty;
@@ -193,21 +195,25 @@ impl ToolCallTracker {
             if name.len() > MAX_TOOL_NAME_BYTES {
                 return Err(UpstreamError::invalid_model_output());
             }
-            let name = bounded_text(place.source, name).ok_or_else(malformed)?;
-            call.start(name, number, place);
+            let name = bounded_text(context.source, name).ok_or_else(malformed)?;
+            call.start(name, number, context);
             self.started_calls += 1;
             fresh = EscapedText::from_json(Bytes::copy_from_slice(&call.arguments)).ok_or_else(malformed)?;
         }
-        call.emit_arguments(fresh, place);
+        call.emit_arguments(fresh, context);
         Ok(())
     }
 
     /// Emits what was held back: arguments that mean "none", and calls of which only the name has arrived.
-    pub(super) fn flush(&mut self, place: &mut FragmentContext<'_>) -> Result<(), UpstreamError> {
+    pub(super) fn flush(&mut self, context: &mut FragmentContext<'_>) -> Result<(), UpstreamError> {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(at) else { continue };
             if let Some((tool, fragment)) = call.number.zip(call.placeholder.take()) {
-                place.events.push(AnswerEvent::ToolCallArguments { choice: place.choice, tool, fragment });
+                context.events.push(AnswerEvent::ToolCallArguments {
+                    choice: context.choice,
+                    tool,
+                    fragment,
+                });
             }
             let (index, count) = (call.index, std::mem::take(&mut call.repeated_names));
             let Some(name) = call.name.clone().filter(|_| count > 0) else { continue };
@@ -217,7 +223,7 @@ impl ToolCallTracker {
                 self.last_call = at;
                 self.started_calls += 1;
                 if let Some(call) = self.calls.get_mut(at) {
-                    call.start(name.clone(), number, place);
+                    call.start(name.clone(), number, context);
                 }
             }
         }

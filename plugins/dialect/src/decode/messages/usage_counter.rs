@@ -18,12 +18,12 @@ impl UsageCounter {
     /// Merges a usage object; absent and null members are ignored.
     pub(super) fn merge(&mut self, object: &[u8]) {
         for (key, value) in json_cursor::members(object) {
-            let said = || usage::parse_token_count(value);
+            let count = || usage::parse_token_count(value);
             match &*key {
-                "input_tokens" => self.input = said().or(self.input),
-                "cache_creation_input_tokens" => self.cache_creation = said().unwrap_or(self.cache_creation),
-                "cache_read_input_tokens" => self.cache_read = said().unwrap_or(self.cache_read),
-                "output_tokens" => self.output = said().or(self.output),
+                "input_tokens" => self.input = count().or(self.input),
+                "cache_creation_input_tokens" => self.cache_creation = count().unwrap_or(self.cache_creation),
+                "cache_read_input_tokens" => self.cache_read = count().unwrap_or(self.cache_read),
+                "output_tokens" => self.output = count().or(self.output),
                 "output_tokens_details" => {
                     let thinking = json_cursor::member_value(value, "thinking_tokens")
                         .and_then(json_cursor::parse_integer);

@@ -72,12 +72,12 @@ fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: Finis
         out.extend_from_slice(signature_or_default(candidate.signature.as_ref(), hash).escaped());
         out.extend_from_slice(br#""},"#);
     }
-    let said: Vec<&EscapedText> =
+    let texts: Vec<&EscapedText> =
         candidate.text.iter().chain(&candidate.refusal).filter(|text| !text.is_empty()).collect();
     // Example code of clients reads `content[0].text`, so an answer without blocks gets an empty text block.
-    if !said.is_empty() || (out.len() == start && candidate.tool_calls.is_empty()) {
+    if !texts.is_empty() || (out.len() == start && candidate.tool_calls.is_empty()) {
         out.extend_from_slice(br#"{"type":"text","text":""#);
-        said.iter().for_each(|text| out.extend_from_slice(text.escaped()));
+        texts.iter().for_each(|text| out.extend_from_slice(text.escaped()));
         out.extend_from_slice(br#""},"#);
     }
     for call in &candidate.tool_calls {
@@ -141,9 +141,9 @@ fn strip_trailing_commas(text: &str) -> String {
     let (mut inside, mut escaped) = (false, false);
     for letter in text.chars() {
         if !inside && matches!(letter, '}' | ']') {
-            let kept = out.trim_end();
-            if kept.ends_with(',') {
-                out.truncate(kept.len() - 1);
+            let trimmed = out.trim_end();
+            if trimmed.ends_with(',') {
+                out.truncate(trimmed.len() - 1);
             }
         }
         match letter {
@@ -183,8 +183,9 @@ fn close_partial(text: &str) -> String {
 fn valid_prefix(text: &str) -> &str {
     let mut watch = PartialJson::new();
     let mut letters = text.char_indices();
-    let wrong = letters.find(|(_, letter)| watch.push(letter.encode_utf8(&mut [0; 4])) == JsonState::Invalid);
-    wrong.map_or(text, |(at, _)| text.get(..at).unwrap_or_default())
+    let first_invalid =
+        letters.find(|(_, letter)| watch.push(letter.encode_utf8(&mut [0; 4])) == JsonState::Invalid);
+    first_invalid.map_or(text, |(at, _)| text.get(..at).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl ChoiceContent {
     pub(super) fn after_chunk(
         self,
         parts: Self,
-        said: &MessageMembers<'_>,
+        message: &MessageMembers<'_>,
         events: &[AnswerEvent],
         has_calls: bool,
     ) -> Self {
@@ -30,7 +30,7 @@ impl ChoiceContent {
             |value: &[u8]| json_cursor::is_array(value) && json_cursor::elements(value).next().is_some();
         self.max(parts).max(match () {
             () if has_calls || events.iter().any(AnswerEvent::is_content) => Self::Known,
-            () if said.tool_calls.is_some_and(has_elements) => Self::Unknown,
+            () if message.tool_calls.is_some_and(has_elements) => Self::Unknown,
             () => Self::None,
         })
     }

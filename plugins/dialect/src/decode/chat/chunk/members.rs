@@ -64,27 +64,28 @@ impl<'a> ChoiceMembers<'a> {
 
 impl<'a> MessageMembers<'a> {
     fn parse(message: &mut JsonCursor<'a>) -> Self {
-        let mut said = Self::default();
+        let mut members = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             let value = value.take_value();
             match key {
                 _ if value == b"null" || value == b"\"\"" => {}
-                "content" => said.content = Some(value),
+                "content" => members.content = Some(value),
                 // An engine that sends both names gives both the same text, so that either can be read.
                 "reasoning_content" | "reasoning" => {
-                    said.reasoning = said.reasoning.or(Some(value));
+                    members.reasoning = members.reasoning.or(Some(value));
                     // An engine that sends both names also accepts the older name, so that name is recorded.
-                    let short = key == "reasoning" && said.reasoning_name.is_none();
-                    let name = if short { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
-                    said.reasoning_name = Some(name);
+                    let is_reasoning = key == "reasoning" && members.reasoning_name.is_none();
+                    let name =
+                        if is_reasoning { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
+                    members.reasoning_name = Some(name);
                 }
-                "refusal" => said.refusal = Some(value),
-                "tool_calls" => said.tool_calls = Some(value),
-                "function_call" => said.function_call = Some(value),
+                "refusal" => members.refusal = Some(value),
+                "tool_calls" => members.tool_calls = Some(value),
+                "function_call" => members.function_call = Some(value),
                 _ => {}
             }
             Ok(())
         });
-        said
+        members
     }
 }

@@ -57,16 +57,16 @@ impl TrackedCall {
     }
 
     /// Emits the start event of the call, and gives the call this number.
-    pub(super) fn start(&mut self, name: EscapedText, number: u32, place: &mut FragmentContext<'_>) {
+    pub(super) fn start(&mut self, name: EscapedText, number: u32, context: &mut FragmentContext<'_>) {
         self.name = Some(name.clone());
         self.has_generated_id = self.id.is_none();
         let id = match self.id.take() {
             Some(id) => id,
-            None => EscapedText::new(&generate_call_id(place.seed, place.choice, number)),
+            None => EscapedText::new(&generate_call_id(context.seed, context.choice, number)),
         };
         self.id = Some(id.clone());
         self.number = Some(number);
-        place.events.push(AnswerEvent::ToolCallStart { choice: place.choice, tool: number, id, name });
+        context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
     /// Prepares for more arguments. If complete arguments have arrived, an object can only replace them if they mean
@@ -86,20 +86,20 @@ impl TrackedCall {
     }
 
     /// Emits arguments of a started call, or holds them back if they mean "none".
-    pub(super) fn emit_arguments(&mut self, fresh: EscapedText, place: &mut FragmentContext<'_>) {
+    pub(super) fn emit_arguments(&mut self, fresh: EscapedText, context: &mut FragmentContext<'_>) {
         let Some(tool) = self.number.filter(|_| !fresh.is_empty()) else { return };
-        let choice = place.choice;
+        let choice = context.choice;
         if let Some(fragment) = self.placeholder.take() {
             if fresh.decoded().trim().is_empty() {
                 self.placeholder = Some(fragment);
                 return;
             }
-            place.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment });
-        } else if place.may_hold && self.arguments == fresh.escaped() && stands_for_none(&fresh) {
+            context.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment });
+        } else if context.may_hold && self.arguments == fresh.escaped() && stands_for_none(&fresh) {
             self.placeholder = Some(fresh);
             return;
         }
-        place.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment: fresh });
+        context.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment: fresh });
     }
 
     /// Counts a repeated name without id and arguments, for a call that has neither.
