@@ -200,9 +200,10 @@ fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Qu
 }
 
 fn tokens(name: &str, text: Option<&str>) -> Result<Option<u64>, ApiError> {
-    let wrong = || ApiError::invalid(name, format!("{name}: expected a whole number from 1 to {MAX_TOKENS}"));
+    let invalid =
+        || ApiError::invalid(name, format!("{name}: expected a whole number from 1 to {MAX_TOKENS}"));
     let read = |text: &str| text.trim().parse().ok().filter(|number| (1..=MAX_TOKENS).contains(number));
-    text.map(|text| read(text).ok_or_else(wrong)).transpose()
+    text.map(|text| read(text).ok_or_else(invalid)).transpose()
 }
 
 /// Returns the refusal of a filter with the name of the query parameter.
@@ -259,7 +260,7 @@ fn candidate_json(one: &ExplainedCandidate, now: Duration) -> Value {
                 json!({ "price": terms.price, "speed": terms.speed, "environment": terms.environment }),
             ),
             ("rank", one.explained.rank.name().into()),
-            ("shares_first_place", one.explained.shares_first_place.into()),
+            ("shares_first_place", one.explained.is_tied_for_first.into()),
             ("health", health.into()),
             ("rests_for_seconds", json!(rests.map(|until| until.saturating_sub(now).as_secs_f64()))),
             ("price_eur", json!(candidate.price)),

@@ -173,10 +173,10 @@ fn ranked(
 /// Marks the candidates that share the first place: ties are shuffled before offers are ordered by their windows.
 fn mark_first(candidates: &mut [ExplainedCandidate]) {
     let Some(first) = candidates.first() else { return };
-    let (group, is_tied) = ((first.fit, first.is_unsure), first.explained.shares_first_place);
+    let (group, is_tied) = ((first.fit, first.is_unsure), first.explained.is_tied_for_first);
     let is_usable = first.explained.rank != OfferRank::Unhealthy;
     for (index, one) in candidates.iter_mut().enumerate() {
-        let shares = one.explained.shares_first_place && (one.fit, one.is_unsure) == group;
-        one.explained.shares_first_place = if is_tied { shares } else { index == 0 && is_usable };
+        let shares = one.explained.is_tied_for_first && (one.fit, one.is_unsure) == group;
+        one.explained.is_tied_for_first = if is_tied { shares } else { index == 0 && is_usable };
     }
 }

@@ -49,7 +49,7 @@ pub struct ExplainedOffer {
     /// Weighted terms of the score.
     pub terms: ScoreTerms,
     /// True if the score counts as equal to that of the first candidate, so that both share the requests.
-    pub shares_first_place: bool,
+    pub is_tied_for_first: bool,
 }
 
 /// Returns all candidates in the order of their groups and scores.
@@ -68,7 +68,7 @@ pub fn explain_plan(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Explai
             offer: one.offer,
             rank,
             terms: one.terms,
-            shares_first_place: is_tied(rank, one.score),
+            is_tied_for_first: is_tied(rank, one.score),
         }
     });
     explained.collect()
@@ -99,7 +99,7 @@ mod tests {
             for seed in 0..64 {
                 let first = plan(*flavor, &candidates, seed)[0];
                 assert!(
-                    explained.iter().any(|one| one.offer == first && one.shares_first_place),
+                    explained.iter().any(|one| one.offer == first && one.is_tied_for_first),
                     "{flavor:?} {seed}: {explained:?}"
                 );
             }
@@ -122,6 +122,6 @@ mod tests {
         let order: Vec<_> = explained.iter().map(|one| (one.offer, one.rank)).collect();
         let expected = [(2, OfferRank::Usable), (1, OfferRank::AboveCarbonLimit), (0, OfferRank::Unhealthy)];
         assert_eq!(order, expected);
-        assert!(explained[0].shares_first_place && !explained[1].shares_first_place);
+        assert!(explained[0].is_tied_for_first && !explained[1].is_tied_for_first);
     }
 }

@@ -137,10 +137,10 @@ fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scor
 fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     while let Some(best) = run.first() {
         let limit = best.score + TIE_MARGIN;
-        let near = run.iter().take_while(|one| one.score <= limit).count();
-        let chosen = match preferred(run.get(..near).unwrap_or_default()) {
+        let tie_count = run.iter().take_while(|one| one.score <= limit).count();
+        let chosen = match preferred(run.get(..tie_count).unwrap_or_default()) {
             Some(preferred) => preferred,
-            None if near > 1 => pick_less_loaded(run, near, dice),
+            None if tie_count > 1 => pick_less_loaded(run, tie_count, dice),
             None => 0,
         };
         // The other offers keep their order by score.
@@ -159,9 +159,9 @@ fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
     sessions.max_by_key(|(_, session)| (session.saving.is_some(), session.weight)).map(|(at, _)| at)
 }
 
-/// Returns the index of the less loaded of two random offers among the first `near`.
-fn pick_less_loaded(run: &[ScoredOffer], near: usize, dice: &mut SplitMix64) -> usize {
-    let bound = u64::try_from(near).unwrap_or(u64::MAX);
+/// Returns the index of the less loaded of two random offers among the first `tie_count`.
+fn pick_less_loaded(run: &[ScoredOffer], tie_count: usize, dice: &mut SplitMix64) -> usize {
+    let bound = u64::try_from(tie_count).unwrap_or(u64::MAX);
     let first = dice.below(bound);
     let second = dice.below(bound.saturating_sub(1));
     // The second index is shifted, so that it differs from the first.

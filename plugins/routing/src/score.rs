@@ -89,20 +89,20 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
     let best = BestTerms::from_candidates(candidates, &scored);
     let weights = flavor.weights();
     let limit = flavor.max_intensity_ratio().map_or(f64::INFINITY, |times| times * best.ci);
-    for (place, one) in scored.iter_mut().zip(candidates) {
+    for (entry, one) in scored.iter_mut().zip(candidates) {
         let environment = f64::midpoint(
             distance_to_best(best.carbon, expected_carbon(one)),
             (best.renewable - renewable_share(one)).max(0.0),
         );
-        place.terms = ScoreTerms {
+        entry.terms = ScoreTerms {
             price: weights.price * distance_to_best(best.price, expected_price(one)),
-            speed: weights.speed * distance_to_best(best.time, place.score),
+            speed: weights.speed * distance_to_best(best.time, entry.score),
             environment: weights.environment * environment,
         };
-        place.score = place.terms.sum();
+        entry.score = entry.terms.sum();
         let unknown = one.ci_g_per_kwh.is_nan() && limit.is_finite();
-        if place.rank == RANK_WITHIN_CARBON_LIMIT && (one.ci_g_per_kwh > limit || unknown) {
-            place.rank = RANK_ABOVE_CARBON_LIMIT;
+        if entry.rank == RANK_WITHIN_CARBON_LIMIT && (one.ci_g_per_kwh > limit || unknown) {
+            entry.rank = RANK_ABOVE_CARBON_LIMIT;
         }
     }
     scored
@@ -172,12 +172,12 @@ fn renewable_share(one: &Candidate) -> f64 {
 /// Returns the requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its
 /// first answer: its predicted time is a guess, and half of the traffic would be too much for a test.
 fn load_ratio(one: &Candidate) -> f64 {
-    let seats = match (one.predicted_seconds, one.max_in_flight) {
+    let capacity = match (one.predicted_seconds, one.max_in_flight) {
         (None, _) => 1,
         (Some(_), 0) => DEFAULT_MAX_IN_FLIGHT,
-        (Some(_), seats) => seats,
+        (Some(_), capacity) => capacity,
     };
-    f64::from(one.in_flight) / f64::from(seats)
+    f64::from(one.in_flight) / f64::from(capacity)
 }
 
 /// Returns the saving at an offer; a value that is not a valid amount counts as zero.

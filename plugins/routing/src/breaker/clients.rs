@@ -108,13 +108,13 @@ impl ClientHistory {
     /// Counts a failure in the slice of the window with this number.
     pub(super) fn record_failure(&mut self, slice: u64, client: BreakerClient) {
         let slices = self.failures.get_or_insert_default();
-        let Some(place) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
-        if place.number < slice {
-            *place = FailureSlice { number: slice, ..FailureSlice::default() };
+        let Some(current) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
+        if current.number < slice {
+            *current = FailureSlice { number: slice, ..FailureSlice::default() };
         }
         let one = FailureOrigin::from_client(Some(client));
-        for place in &mut place.accounts {
-            match place {
+        for account in &mut current.accounts {
+            match account {
                 Some(known) if known.culprit.merge(one) != FailureOrigin::Multiple => {
                     known.culprit = known.culprit.merge(one);
                     known.count = known.count.saturating_add(1);
@@ -122,7 +122,7 @@ impl ClientHistory {
                 }
                 Some(_) => {}
                 None => {
-                    *place = Some(AccountFailures { culprit: one, count: 1 });
+                    *account = Some(AccountFailures { culprit: one, count: 1 });
                     return;
                 }
             }

@@ -86,8 +86,8 @@ impl LastHourStats {
         for slice in self.slices.iter().filter(|slice| sound(slice.waiting) && sound(slice.generating)) {
             let Some(number) = to.checked_sub(from.saturating_sub(slice.number)) else { continue };
             let index = usize::try_from(number % SLICES as u64).unwrap_or(0);
-            if let Some(place) = moved.slices.get_mut(index).filter(|place| place.number <= number) {
-                *place = HourlySlice { number, ..*slice };
+            if let Some(slot) = moved.slices.get_mut(index).filter(|slot| slot.number <= number) {
+                *slot = HourlySlice { number, ..*slice };
             }
         }
         moved

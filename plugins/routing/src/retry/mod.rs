@@ -87,7 +87,7 @@ impl RetryPlanner {
     /// Returns a planner for the offers of `plan`, best first. Offers of fallback models follow the model's own.
     #[must_use]
     pub fn new(plan: impl IntoIterator<Item = PlannedOffer>, policy: AttemptPolicy, seed: u64) -> Self {
-        let seat = |entry: PlannedOffer| OfferState {
+        let state = |entry: PlannedOffer| OfferState {
             planned: entry,
             is_eligible: true,
             was_attempted: false,
@@ -98,7 +98,7 @@ impl RetryPlanner {
         };
         Self {
             policy,
-            offers: plan.into_iter().map(seat).collect(),
+            offers: plan.into_iter().map(state).collect(),
             rng: SplitMix64::new(seed),
             failed: Vec::new(),
             asked: 0,
@@ -116,8 +116,8 @@ impl RetryPlanner {
     /// Returns the next step after the caller has slept.
     pub fn resume(&mut self, now: Duration) -> PlannerStep {
         match self.waiting_for.take() {
-            Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => {
-                self.start_attempt(seat, now)
+            Some(index) if self.is_ready(index, now) && now < self.policy.deadline => {
+                self.start_attempt(index, now)
             }
             _ => self.choose_next(now),
         }
@@ -140,22 +140,22 @@ impl RetryPlanner {
     /// Excludes these offers from now on, even if they are full or in cooldown: they would fail for the same reason as
     /// another offer did.
     pub fn exclude(&mut self, which: impl Fn(usize) -> bool) {
-        let seats = self.offers.iter_mut().filter(|seat| which(seat.planned.offer));
-        seats.for_each(|seat| (seat.is_eligible, seat.is_full) = (false, false));
+        let states = self.offers.iter_mut().filter(|state| which(state.planned.offer));
+        states.for_each(|state| (state.is_eligible, state.is_full) = (false, false));
     }
 
     /// Returns true if another offer may still answer.
     #[must_use]
     pub fn has_alternatives(&self) -> bool {
-        self.offers.iter().any(|seat| seat.is_eligible || seat.is_full)
+        self.offers.iter().any(|state| state.is_eligible || state.is_full)
     }
 
     /// Returns the step after the selected offer was found to be in cooldown until `ready`, because of other requests
     /// since the plan was made. The planner may wait for it as for a `Retry-After` of this request.
     pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> PlannerStep {
-        if let Some(seat) = self.undo_attempt(false) {
-            seat.is_eligible = true;
-            seat.ready_at = seat.ready_at.max(ready);
+        if let Some(state) = self.undo_attempt(false) {
+            state.is_eligible = true;
+            state.ready_at = state.ready_at.max(ready);
         }
         self.choose_next(now)
     }
@@ -163,18 +163,18 @@ impl RetryPlanner {
     fn undo_attempt(&mut self, full: bool) -> Option<&mut OfferState> {
         let (index, _) = self.running.take()?;
         self.asked = self.asked.saturating_sub(1);
-        let seat = self.offers.get_mut(index)?;
-        (seat.is_eligible, seat.is_full) = (false, full);
-        seat.was_attempted = self.failed.iter().any(|attempt| attempt.offer == seat.planned.offer);
-        Some(seat)
+        let state = self.offers.get_mut(index)?;
+        (state.is_eligible, state.is_full) = (false, full);
+        state.was_attempted = self.failed.iter().any(|attempt| attempt.offer == state.planned.offer);
+        Some(state)
     }
 
     /// Returns the offers that could be used now if their providers were not at their concurrency limit.
     pub fn full_offers(&self, now: Duration) -> impl Iterator<Item = usize> {
         self.offers
             .iter()
-            .filter(move |seat| seat.is_full && seat.ready_at <= now)
-            .map(|seat| seat.planned.offer)
+            .filter(move |state| state.is_full && state.ready_at <= now)
+            .map(|state| state.planned.offer)
     }
 
     /// Returns the step after a permit was acquired at one of the full offers.
@@ -182,11 +182,11 @@ impl RetryPlanner {
         let at = self
             .offers
             .iter()
-            .position(|seat| seat.is_full && seat.ready_at <= now && seat.planned.offer == offer);
+            .position(|state| state.is_full && state.ready_at <= now && state.planned.offer == offer);
         match at {
             Some(index) if self.asked < self.policy.max_attempts && now < self.policy.deadline => {
-                if let Some(seat) = self.offers.get_mut(index) {
-                    seat.is_full = false;
+                if let Some(state) = self.offers.get_mut(index) {
+                    state.is_full = false;
                 }
                 self.start_attempt(index, now)
             }
@@ -196,7 +196,7 @@ impl RetryPlanner {
 
     /// Returns the step after no permit was acquired in time.
     pub fn on_permit_timeout(&mut self, now: Duration) -> PlannerStep {
-        self.offers.iter_mut().for_each(|seat| seat.is_full = false);
+        self.offers.iter_mut().for_each(|state| state.is_full = false);
         self.permit_timed_out = true;
         self.choose_next(now)
     }
@@ -246,14 +246,14 @@ impl RetryPlanner {
             return self.give_up(now);
         }
         if fault.kind.is_provider_wide() {
-            self.for_each_of_provider(provider, |seat| (seat.is_eligible, seat.is_full) = (false, false));
+            self.for_each_of_provider(provider, |state| (state.is_eligible, state.is_full) = (false, false));
         } else if is_timeout(fault.kind) {
-            self.for_each_of_provider(provider, |seat| seat.provider_timed_out = true);
+            self.for_each_of_provider(provider, |state| state.provider_timed_out = true);
         } else if let Some(rest) = fault.retry_after {
             let ready = now.saturating_add(rest);
-            self.for_each_of_provider(provider, |seat| seat.ready_at = seat.ready_at.max(ready));
-            if let Some(seat) = self.offers.get_mut(index) {
-                seat.is_eligible = true;
+            self.for_each_of_provider(provider, |state| state.ready_at = state.ready_at.max(ready));
+            if let Some(state) = self.offers.get_mut(index) {
+                state.is_eligible = true;
             }
         }
         let next = self.decide(index, provider, fault, now, others_first);
@@ -294,9 +294,9 @@ impl RetryPlanner {
         since: Duration,
         now: Duration,
     ) -> Option<usize> {
-        let seat = self.offers.get_mut(index)?;
-        seat.is_eligible = false;
-        let PlannedOffer { offer, provider, .. } = seat.planned;
+        let state = self.offers.get_mut(index)?;
+        state.is_eligible = false;
+        let PlannedOffer { offer, provider, .. } = state.planned;
         let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
         self.failed.push(FailedAttempt { offer, provider, kind: fault.kind, millis });
         Some(provider)
@@ -316,15 +316,15 @@ impl RetryPlanner {
             RetryDecision::Attempt(index) => self.start_attempt(index, now),
             RetryDecision::Wait(index) => {
                 self.waiting_for = Some(index);
-                self.offers.get(index).map_or(PlannerStep::GiveUp { retry_after: 1 }, |seat| {
-                    PlannerStep::WaitUntil(seat.ready_at)
+                self.offers.get(index).map_or(PlannerStep::GiveUp { retry_after: 1 }, |state| {
+                    PlannerStep::WaitUntil(state.ready_at)
                 })
             }
             RetryDecision::QuickRetry(index, after) => {
                 self.waiting_for = Some(index);
-                let Some(seat) = self.offers.get_mut(index) else { return self.give_up(now) };
-                seat.is_eligible = true;
-                PlannerStep::RetrySame { offer: seat.planned.offer, after }
+                let Some(state) = self.offers.get_mut(index) else { return self.give_up(now) };
+                state.is_eligible = true;
+                PlannerStep::RetrySame { offer: state.planned.offer, after }
             }
             RetryDecision::WaitForPermit => PlannerStep::WaitForPermit,
             RetryDecision::GiveUp => self.give_up(now),
@@ -332,11 +332,11 @@ impl RetryPlanner {
     }
 
     fn start_attempt(&mut self, index: usize, now: Duration) -> PlannerStep {
-        let Some(seat) = self.offers.get_mut(index) else { return self.give_up(now) };
-        seat.was_attempted = true;
+        let Some(state) = self.offers.get_mut(index) else { return self.give_up(now) };
+        state.was_attempted = true;
         self.asked = self.asked.saturating_add(1);
         self.running = Some((index, now));
-        PlannerStep::Attempt(seat.planned.offer)
+        PlannerStep::Attempt(state.planned.offer)
     }
 
     /// Gives up. `Retry-After` is the time until the earliest end of a cooldown if there is one, otherwise 1 to 3
@@ -345,8 +345,8 @@ impl RetryPlanner {
         let soonest = self
             .offers
             .iter()
-            .filter(|seat| seat.is_eligible && seat.ready_at > now)
-            .map(|seat| seat.ready_at)
+            .filter(|state| state.is_eligible && state.ready_at > now)
+            .map(|state| state.ready_at)
             .min();
         let retry_after = match soonest {
             Some(ready) => {
@@ -360,11 +360,11 @@ impl RetryPlanner {
     }
 
     fn is_ready(&self, index: usize, now: Duration) -> bool {
-        self.offers.get(index).is_some_and(|seat| seat.is_eligible && seat.ready_at <= now)
+        self.offers.get(index).is_some_and(|state| state.is_eligible && state.ready_at <= now)
     }
 
     fn for_each_of_provider(&mut self, provider: usize, change: impl Fn(&mut OfferState)) {
-        self.offers.iter_mut().filter(|seat| seat.planned.provider == provider).for_each(change);
+        self.offers.iter_mut().filter(|state| state.planned.provider == provider).for_each(change);
     }
 }
 

@@ -52,31 +52,31 @@ impl RetryPlanner {
         if !earned || now.saturating_add(after) >= self.policy.deadline {
             return None;
         }
-        self.for_each_of_provider(provider, |seat| seat.can_retry_quickly = false);
+        self.for_each_of_provider(provider, |state| state.can_retry_quickly = false);
         Some(RetryDecision::QuickRetry(index, after))
     }
 
     /// Returns the best offer: the first untried one, then the first that may be retried; offers whose provider timed
     /// out come after all others; then the one whose cooldown ends first.
     pub(super) fn best_offer(&self, now: Duration) -> RetryDecision {
-        let open = || self.offers.iter().enumerate().filter(|(_, seat)| seat.is_eligible);
+        let open = || self.offers.iter().enumerate().filter(|(_, state)| state.is_eligible);
         let ready = open()
-            .filter(|(_, seat)| seat.ready_at <= now)
-            .min_by_key(|(_, seat)| (seat.provider_timed_out, seat.was_attempted));
+            .filter(|(_, state)| state.ready_at <= now)
+            .min_by_key(|(_, state)| (state.provider_timed_out, state.was_attempted));
         if let Some((index, _)) = ready {
             return RetryDecision::Attempt(index);
         }
         if self.full_offers(now).next().is_some() {
             return RetryDecision::WaitForPermit;
         }
-        match open().min_by_key(|(_, seat)| seat.ready_at) {
+        match open().min_by_key(|(_, state)| state.ready_at) {
             Some((index, _)) if self.can_wait(index) => RetryDecision::Wait(index),
             _ => RetryDecision::GiveUp,
         }
     }
 
     fn can_wait(&self, index: usize) -> bool {
-        self.offers.get(index).is_some_and(|seat| seat.is_eligible && seat.ready_at < self.policy.deadline)
+        self.offers.get(index).is_some_and(|state| state.is_eligible && state.ready_at < self.policy.deadline)
     }
 
     /// Returns a random delay, from half of the policy's `quick_retry_delay` to one and a half times of it.
