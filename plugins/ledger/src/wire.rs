@@ -103,22 +103,22 @@ fn exact<S: Serializer>(decimal: &Decimal, to: S) -> Result<S::Ok, S::Error> {
     let scale = decimal.scale() as usize;
     let mut digits = itoa::Buffer::new();
     let digits = match u64::try_from(decimal.mantissa()) {
-        Ok(short) => digits.format(short).as_bytes(),
+        Ok(small) => digits.format(small).as_bytes(),
         Err(_) => return to.collect_str(decimal),
     };
     // At least one digit precedes the decimal point.
     let (length, point) = (digits.len().max(scale + 1), usize::from(scale > 0));
     let mut text = [b'0'; MAX_DECIMAL_CHARS];
     let whole = length - scale;
-    for (place, digit) in (length - digits.len()..).zip(digits) {
-        let place = if place < whole { place } else { place + point };
-        match text.get_mut(place) {
-            Some(there) => *there = *digit,
+    for (index, digit) in (length - digits.len()..).zip(digits) {
+        let index = if index < whole { index } else { index + point };
+        match text.get_mut(index) {
+            Some(slot) => *slot = *digit,
             None => return to.collect_str(decimal),
         }
     }
-    if let (1, Some(there)) = (point, text.get_mut(whole)) {
-        *there = b'.';
+    if let (1, Some(slot)) = (point, text.get_mut(whole)) {
+        *slot = b'.';
     }
     let text = text.get(..length + point).and_then(|text| std::str::from_utf8(text).ok());
     match text {

@@ -70,17 +70,17 @@ impl AccountStore {
     /// # Errors
     /// Returns `Guard` if an account of this id exists, `Format` if the id is empty, too long or contains a NUL, and
     /// the errors of [`Store::apply`].
-    pub fn insert(&self, account: &AccountRecord, said: &AuditedChange) -> Result<(), StoreError> {
+    pub fn insert(&self, account: &AccountRecord, entry: &AuditedChange) -> Result<(), StoreError> {
         if account.id.is_empty() || account.id.len() > MAX_ACCOUNT_ID_BYTES || account.id.contains('\0') {
             return Err(StoreError::Format { what: "an account needs an id".to_owned() });
         }
-        let place = account_key(&account.id);
-        let batch = Transaction::new().require_absent(StoreTable::Accounts, place.clone()).put(
+        let key = account_key(&account.id);
+        let batch = Transaction::new().require_absent(StoreTable::Accounts, key.clone()).put(
             StoreTable::Accounts,
-            place,
+            key,
             versioned_json::encode(WHAT, account)?,
         );
-        AuditLog::new(self.store.clone()).apply(&batch, said)
+        AuditLog::new(self.store.clone()).apply(&batch, entry)
     }
 
     /// Returns the account of an id.
@@ -116,12 +116,12 @@ impl AccountStore {
         change: impl Fn(&mut AccountRecord) -> Option<AuditedChange>,
     ) -> Result<Option<AccountRecord>, StoreError> {
         let log = AuditLog::new(self.store.clone());
-        let place = account_key(id);
+        let key = account_key(id);
         let changed =
-            versioned_json::change_record(&*self.store, WHAT, (StoreTable::Accounts, &place), |account| {
+            versioned_json::change_record(&*self.store, WHAT, (StoreTable::Accounts, &key), |account| {
                 Ok(match change(account) {
                     None => ChangeOutcome::Unchanged,
-                    Some(said) => ChangeOutcome::Changed(log.entry_operations(&said)?),
+                    Some(entry) => ChangeOutcome::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(account, _)| account))

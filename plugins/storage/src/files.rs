@@ -198,8 +198,8 @@ impl FileStore {
         if file.key.is_empty() || file.key.contains('\0') {
             return Err(StoreError::Format { what: "a file needs a key".to_owned() });
         }
-        let (space, place, row) = Self::record_row(file)?;
-        let mut batch = Transaction::new().require_absent(space, place.clone()).put(space, place, row);
+        let (space, key, row) = Self::record_row(file)?;
+        let mut batch = Transaction::new().require_absent(space, key.clone()).put(space, key, row);
         batch = batch.put(StoreTable::Files, list_key(&file.key, file.purpose, &file.id), []);
         if let Some(when) = file.expires_at {
             batch = batch.put(StoreTable::Files, expiry_key(when, &file.id), []);
@@ -273,11 +273,9 @@ impl FileStore {
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn compare_and_swap(&self, was: &FileRecord, now: &FileRecord) -> Result<bool, StoreError> {
-        let (space, place, row) = Self::record_row(now)?;
+        let (space, key, row) = Self::record_row(now)?;
         let (_, _, old) = Self::record_row(was)?;
-        match self
-            .store
-            .apply(Transaction::new().require_value(space, place.clone(), old).put(space, place, row))
+        match self.store.apply(Transaction::new().require_value(space, key.clone(), old).put(space, key, row))
         {
             Err(StoreError::Guard { .. }) => Ok(false),
             applied => applied.map(|()| true),

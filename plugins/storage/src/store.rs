@@ -216,9 +216,9 @@ impl PageBuilder {
 
     /// Returns true if the page takes another row; otherwise marks the page as followed by more rows.
     pub(crate) fn has_capacity(&mut self) -> bool {
-        let room = self.page.rows.len() < self.limit && self.bytes < MAX_PAGE_BYTES;
-        self.page.more = !room;
-        room
+        let fits = self.page.rows.len() < self.limit && self.bytes < MAX_PAGE_BYTES;
+        self.page.more = !fits;
+        fits
     }
 
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {

@@ -22,10 +22,10 @@ impl FileStore {
     /// not exist. They record the deletion until [`FileStore::forget_deleted`].
     #[must_use]
     pub fn remove_operations(file: &FileRecord) -> Transaction {
-        let place = Self::record_key(&file.id);
+        let key = Self::record_key(&file.id);
         let batch = Transaction::new()
-            .require_present(StoreTable::Files, place.clone())
-            .delete(StoreTable::Files, place)
+            .require_present(StoreTable::Files, key.clone())
+            .delete(StoreTable::Files, key)
             .delete(StoreTable::Files, list_key(&file.key, file.purpose, &file.id));
         let batch = match file.expires_at {
             Some(when) => batch.delete(StoreTable::Files, expiry_key(when, &file.id)),

@@ -11,7 +11,7 @@ impl Fleet for SoloFleet {
         Ok(Strand { id: 0, beat: 0 })
     }
 
-    fn heartbeat(&self, strand: Strand, _turn: &StrandReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Strand, _report: &StrandReport) -> Result<Strand, FleetError> {
         Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
     }
 

@@ -131,7 +131,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
     /// [`crate::Store::apply`]; `Guard` names a failed guard of [`StrandReport::with`].
-    fn heartbeat(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError>;
+    fn heartbeat(&self, strand: Strand, report: &StrandReport) -> Result<Strand, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
     /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again

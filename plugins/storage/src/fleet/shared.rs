@@ -274,24 +274,24 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn heartbeat(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError> {
-        let pools = turn.spent.len() + turn.returned.len();
+    fn heartbeat(&self, strand: Strand, report: &StrandReport) -> Result<Strand, FleetError> {
+        let pools = report.spent.len() + report.returned.len();
         if pools > MAX_HEARTBEAT_POOLS {
             let (what, cap) = ("a turn of pools", MAX_HEARTBEAT_POOLS);
             return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
         }
         let Strand { id, beat } = strand;
         let next = Strand { id, beat: beat.wrapping_add(1) };
-        let mut batch = turn.with.clone().append(require_alive(id));
+        let mut batch = report.with.clone().append(require_alive(id));
         batch = batch.require_value(META, rows::strand_key(id), counter_row(beat)).put(
             META,
             rows::strand_key(id),
             counter_row(next.beat),
         );
-        for PoolAmount { pool, amount } in &turn.spent {
+        for PoolAmount { pool, amount } in &report.spent {
             batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), None, None);
         }
-        for PoolAmount { pool, amount } in &turn.returned {
+        for PoolAmount { pool, amount } in &report.returned {
             // The transaction fails if the part would become negative.
             batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);

@@ -51,7 +51,7 @@ impl KeyStore {
     /// # Errors
     /// Returns `Guard` if a key of this id exists, `Format` if the id is not 16 letters and digits or the account is
     /// empty or contains a NUL, and the errors of [`Store::apply`].
-    pub fn insert(&self, key: &KeyRecord, said: &AuditedChange) -> Result<(), StoreError> {
+    pub fn insert(&self, key: &KeyRecord, entry: &AuditedChange) -> Result<(), StoreError> {
         if key.id.len() != ID_LENGTH || !key.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(StoreError::Format { what: "a key's id is 16 letters and digits".to_owned() });
         }
@@ -62,7 +62,7 @@ impl KeyStore {
             .require_absent(StoreTable::Keys, key.id.as_bytes())
             .put(StoreTable::Keys, key.id.as_bytes(), versioned_json::encode(WHAT, key)?)
             .put(StoreTable::AccountKeys, index_key(&key.account, &key.id), []);
-        AuditLog::new(self.store.clone()).apply(&batch, said)
+        AuditLog::new(self.store.clone()).apply(&batch, entry)
     }
 
     /// Returns the key of a public id.
@@ -135,7 +135,7 @@ impl KeyStore {
             versioned_json::change_record(&*self.store, WHAT, (StoreTable::Keys, id.as_bytes()), |key| {
                 Ok(match change(key) {
                     None => ChangeOutcome::Unchanged,
-                    Some(said) => ChangeOutcome::Changed(log.entry_operations(&said)?),
+                    Some(entry) => ChangeOutcome::Changed(log.entry_operations(&entry)?),
                 })
             })?;
         Ok(changed.map(|(key, _)| key))
@@ -145,15 +145,15 @@ impl KeyStore {
     ///
     /// # Errors
     /// Same as [`KeyStore::change`].
-    pub fn revoke(&self, id: &str, said: &AuditedChange) -> Result<RevokeOutcome, StoreError> {
+    pub fn revoke(&self, id: &str, entry: &AuditedChange) -> Result<RevokeOutcome, StoreError> {
         let already = std::cell::Cell::new(false);
         let found = self.change(id, |key| {
             already.set(key.revoked.is_some());
             if already.get() {
                 return None;
             }
-            key.revoked = Some(said.at);
-            Some(said.clone())
+            key.revoked = Some(entry.at);
+            Some(entry.clone())
         })?;
         Ok(match found {
             None => RevokeOutcome::UnknownKey,

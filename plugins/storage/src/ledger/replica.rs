@@ -179,9 +179,9 @@ impl LedgerReplica {
         for month in file_months(&self.folder, self.chain)?.iter().filter(|file| !months.contains(file)) {
             self.set_apart(ledger, month)?;
         }
-        for (place, month) in months.iter().enumerate() {
+        for (index, month) in months.iter().enumerate() {
             // A commit spans at most two months.
-            self.catch_up_month(ledger, month, place + 2 >= months.len())?;
+            self.catch_up_month(ledger, month, index + 2 >= months.len())?;
         }
         Ok(())
     }

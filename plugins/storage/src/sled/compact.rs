@@ -65,7 +65,7 @@ pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
 fn has_disk_space(engine: &SledEngine, rows: u64) -> bool {
     let needed = rows.saturating_add(2 * SEGMENT_BYTES as u64).saturating_add(engine.options.ballast_bytes);
     // If the free space is unknown, compaction is attempted.
-    engine.dir.free_bytes().map_or(true, |room| room >= needed)
+    engine.dir.free_bytes().map_or(true, |free| free >= needed)
 }
 
 fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {

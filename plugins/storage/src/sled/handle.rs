@@ -29,7 +29,7 @@ const EXTRA_READS: usize = 4;
 /// Size in bytes of a long row: pages of such rows are rarely read after the write, but sled would cache them.
 const LONG_ROW_BYTES: usize = 1024;
 /// Maximum number of rows of a scan for which the extra reads are left out.
-const SHORT_SCAN_ROWS: usize = 64;
+const MAX_UNTOUCHED_ROWS: usize = 64;
 
 /// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its
 /// threads. Durability comes from `sync` here, so sled's default of 500 ms is of no use.
@@ -80,7 +80,7 @@ impl SledHandle {
         let mut seen = 0;
         while let Some((key, sealed)) = catch_panic("read", || rows.next().transpose())? {
             seen += 1;
-            if seen > SHORT_SCAN_ROWS {
+            if seen > MAX_UNTOUCHED_ROWS {
                 self.touch_cache(&key)?;
             }
             if !each(&key, &sealed)? {

@@ -88,9 +88,9 @@ pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<V
         let mut survey = engine.verify_pass.lock();
         let Some(survey) = survey.as_mut() else { break Err(aborted_error()) };
         let before = verified.rows;
-        let turn = verify_chunk(engine, survey, &mut verified);
+        let result = verify_chunk(engine, survey, &mut verified);
         read(verified.rows - before);
-        match turn {
+        match result {
             Ok(true) => {}
             Ok(false) => break Ok((survey.counted, *engine.marker.lock())),
             Err(error) => break Err(error),
@@ -127,8 +127,8 @@ fn verify_chunk(
     survey: &mut VerifyPass,
     verified: &mut VerifyOutcome,
 ) -> Result<bool, StoreError> {
-    let turn = read_chunk(engine, survey.cursor.as_deref())?;
-    for (key, sealed) in turn.iter().filter(|(key, _)| is_caller_row(key)) {
+    let chunk = read_chunk(engine, survey.cursor.as_deref())?;
+    for (key, sealed) in chunk.iter().filter(|(key, _)| is_caller_row(key)) {
         survey.counted.add(fingerprint(key, sealed));
         match split_key(key).and_then(|_| row::decode(key, sealed)) {
             Ok(value) => {
@@ -143,7 +143,7 @@ fn verify_chunk(
             }
         }
     }
-    match turn.into_iter().next_back() {
+    match chunk.into_iter().next_back() {
         Some((key, _)) => {
             survey.cursor = Some(key);
             Ok(true)
@@ -159,11 +159,11 @@ pub(crate) fn for_each_row(
 ) -> Result<(), StoreError> {
     let mut last: Option<Vec<u8>> = None;
     loop {
-        let mut turn = read_chunk(engine, last.as_deref())?;
-        for (key, sealed) in &turn {
+        let mut chunk = read_chunk(engine, last.as_deref())?;
+        for (key, sealed) in &chunk {
             each(key, sealed)?;
         }
-        match turn.pop() {
+        match chunk.pop() {
             Some((key, _)) => last = Some(key),
             None => return Ok(()),
         }
@@ -175,12 +175,12 @@ type EncodedRow = (Vec<u8>, Vec<u8>);
 /// Returns the next chunk of rows after a key.
 fn read_chunk(engine: &SledEngine, after: Option<&[u8]>) -> Result<Vec<EncodedRow>, StoreError> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut turn = Vec::with_capacity(CHUNK_ROWS);
+    let mut chunk = Vec::with_capacity(CHUNK_ROWS);
     engine.with_sled(|live| {
         live.scan(from, |key, sealed| {
-            turn.push((key.to_vec(), sealed.to_vec()));
-            Ok(turn.len() < CHUNK_ROWS)
+            chunk.push((key.to_vec(), sealed.to_vec()));
+            Ok(chunk.len() < CHUNK_ROWS)
         })
     })?;
-    Ok(turn)
+    Ok(chunk)
 }
