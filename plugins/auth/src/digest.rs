@@ -25,7 +25,7 @@ pub fn pepper_fingerprint(pepper: &[u8; 32]) -> [u8; 32] {
 fn hmac(pepper: &[u8; 32], message: &[u8]) -> [u8; 32] {
     // RFC 2104: a key shorter than the block is padded with zeros.
     let mut block = [0_u8; 64];
-    block.iter_mut().zip(pepper).for_each(|(place, byte)| *place = *byte);
+    block.iter_mut().zip(pepper).for_each(|(slot, byte)| *slot = *byte);
     let mut mac = <Hmac<Sha256> as hmac::digest::KeyInit>::new(&block.into());
     mac.update(message);
     mac.finalize().into_bytes().into()

@@ -56,11 +56,11 @@ impl ApiKey {
     /// bytes, so that its bias is below 2^-58.
     pub fn generate(random: &mut impl FnMut(&mut [u8])) -> Self {
         let mut body = [0_u8; BODY_LENGTH];
-        for place in &mut body {
+        for slot in &mut body {
             let mut bytes = [0_u8; 8];
             random(&mut bytes);
             let wide = u128::from(u64::from_le_bytes(bytes)) * 62;
-            *place = digit(u64::try_from(wide >> 64).unwrap_or(0));
+            *slot = digit(u64::try_from(wide >> 64).unwrap_or(0));
         }
         Self::from_body(body)
     }
@@ -73,7 +73,7 @@ impl ApiKey {
         }
         let fresh = Self::generate(random);
         let mut body = [0_u8; BODY_LENGTH];
-        body.iter_mut().zip(id.iter().chain(fresh.secret())).for_each(|(place, byte)| *place = *byte);
+        body.iter_mut().zip(id.iter().chain(fresh.secret())).for_each(|(slot, byte)| *slot = *byte);
         Some(Self::from_body(body))
     }
 
@@ -96,7 +96,7 @@ impl ApiKey {
         let mut text = [0_u8; PREFIX.len() + TAIL_LENGTH];
         let sum = checksum(&body);
         let parts = PREFIX.as_bytes().iter().chain(&body).chain(&sum);
-        text.iter_mut().zip(parts).for_each(|(place, byte)| *place = *byte);
+        text.iter_mut().zip(parts).for_each(|(slot, byte)| *slot = *byte);
         Self { text }
     }
 
@@ -133,8 +133,8 @@ fn checksum(body: &[u8; BODY_LENGTH]) -> [u8; CHECKSUM_LENGTH] {
     let mut left = u64::from(crc32c::crc32c(body));
     let mut sum = [0; CHECKSUM_LENGTH];
     // 62^6 > 2^32: the remainder is 0 after six digits.
-    for place in sum.iter_mut().rev() {
-        *place = digit(left % 62);
+    for slot in sum.iter_mut().rev() {
+        *slot = digit(left % 62);
         left /= 62;
     }
     sum

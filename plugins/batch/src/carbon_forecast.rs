@@ -42,17 +42,17 @@ pub struct StartPlan {
 }
 
 /// Plans the start of work that takes `takes` seconds: at `now` or at a later full hour until `latest`. The provider is
-/// not known in advance, so the mean over all zones in `places` counts. Returns the start with the lowest mean
+/// not known in advance, so the mean over all zones in `zones` counts. Returns the start with the lowest mean
 /// emissions, the earliest if several are equal; `now` if that start saves less than `saving` thousandths; `None` if
 /// the current emissions are unknown.
 #[must_use]
-pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
+pub fn plan_start(zones: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);
-    let at_once = mean_grams(places, now, takes)?;
+    let at_once = mean_grams(zones, now, takes)?;
     let mut best = (at_once, now);
     let mut start = (now / HOUR_SECONDS + 1) * HOUR_SECONDS;
     while start <= latest {
-        if let Some(grams) = mean_grams(places, start, takes)
+        if let Some(grams) = mean_grams(zones, start, takes)
             && grams < best.0
         {
             best = (grams, start);
@@ -66,18 +66,18 @@ pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, savin
 
 /// Returns the mean emissions over the zones and the hours of the work, in milligrams of CO2e per kWh; `None` if a
 /// value is unknown.
-fn mean_grams(places: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
+fn mean_grams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
     let (mut sum, mut at) = (0u128, start);
     let end = start.checked_add(takes)?;
     while at < end {
         let hour = at / HOUR_SECONDS;
         let until = ((hour + 1) * HOUR_SECONDS).min(end);
-        for place in places {
-            sum += u128::from(place.grams_at(hour)?) * u128::from(until - at);
+        for zone in zones {
+            sum += u128::from(zone.grams_at(hour)?) * u128::from(until - at);
         }
         at = until;
     }
-    let whole = u128::from(takes) * places.len() as u128;
+    let whole = u128::from(takes) * zones.len() as u128;
     u64::try_from((sum * 1_000).checked_div(whole)?).ok()
 }
 
@@ -90,7 +90,7 @@ pub type ZoneForecasts = BTreeMap<String, BTreeMap<u64, u32>>;
 /// # Errors
 /// Returns the number of the invalid line, from 1, and the expected format.
 pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)> {
-    let mut places = ZoneForecasts::new();
+    let mut forecasts = ZoneForecasts::new();
     let mut first = true;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -102,7 +102,7 @@ pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)
             continue;
         }
         let mut cells = line.split(',').map(str::trim);
-        let (Some(place), Some(hour), Some(grams), None) =
+        let (Some(zone), Some(hour), Some(grams), None) =
             (cells.next(), cells.next(), cells.next(), cells.next())
         else {
             return Err((index + 1, "expected place,hour,grams"));
@@ -110,9 +110,9 @@ pub fn parse_forecast(text: &str) -> Result<ZoneForecasts, (usize, &'static str)
         let hour = parse_hour(hour).ok_or((index + 1, "expected an hour such as 2026-11-22T14:00Z"))?;
         let grams = grams.parse().ok().filter(|grams| *grams <= 5_000);
         let grams = grams.ok_or((index + 1, "expected whole grams of CO2e per kWh, 0 to 5000"))?;
-        places.entry(place.to_owned()).or_default().insert(hour, grams);
+        forecasts.entry(zone.to_owned()).or_default().insert(hour, grams);
     }
-    Ok(places)
+    Ok(forecasts)
 }
 
 /// Parses `2026-11-22T14:00Z` or `2026-11-22T14:00:00Z` to the hour since 1970.

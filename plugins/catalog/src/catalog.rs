@@ -45,13 +45,13 @@ impl Catalog {
         let mut mistakes = Vec::new();
         let mut names: HashMap<Box<str>, usize> = HashMap::new();
         let mut patterns: Vec<(AliasPattern, usize)> = Vec::new();
-        for (place, model) in models.iter().enumerate() {
+        for (index, model) in models.iter().enumerate() {
             patterns
-                .extend(model.aliases.iter().filter_map(|alias| Some((AliasPattern::new(alias)?, place))));
+                .extend(model.aliases.iter().filter_map(|alias| Some((AliasPattern::new(alias)?, index))));
             for name in std::iter::once(&model.id).chain(model.plain_aliases()) {
                 if name.is_empty() {
-                    mistakes.push(format!("Model {} (counted from 1) has an empty id or alias.", place + 1));
-                } else if let Some(other) = names.insert(name.as_str().into(), place) {
+                    mistakes.push(format!("Model {} (counted from 1) has an empty id or alias.", index + 1));
+                } else if let Some(other) = names.insert(name.as_str().into(), index) {
                     let other = models.get(other).map_or("", |other| &other.id);
                     mistakes
                         .push(format!("The name '{name}' of model '{}' is taken by '{other}'.", model.id));
@@ -78,8 +78,8 @@ impl Catalog {
     /// ignoring case. Flavors are not resolved here.
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<&Arc<CatalogModel>> {
-        let place = self.names.get(name).copied().or_else(|| self.find_by_pattern(name))?;
-        self.entries.get(place).map(|entry| &entry.model)
+        let index = self.names.get(name).copied().or_else(|| self.find_by_pattern(name))?;
+        self.entries.get(index).map(|entry| &entry.model)
     }
 
     /// Classifies a name in a list of models, which has to name models by their ids.
@@ -97,7 +97,7 @@ impl Catalog {
             return None;
         }
         let name = name.to_lowercase();
-        self.patterns.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, place)| *place)
+        self.patterns.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, index)| *index)
     }
 
     /// Returns all models in the order of the configuration.

@@ -123,14 +123,14 @@ fn sort_by_figure(entries: &mut [&CatalogEntry], figure: impl Fn(&CatalogEntry) 
         (None, Some(_)) => Ordering::Greater,
         (None, None) => Ordering::Equal,
     });
-    entries.iter_mut().zip(keyed).for_each(|(place, (_, entry))| *place = entry);
+    entries.iter_mut().zip(keyed).for_each(|(slot, (_, entry))| *slot = entry);
 }
 
 /// Returns the range of items on the page, and true if more items follow in reading direction.
 fn page_range(items: &[PageItem<'_>], query: &CatalogQuery) -> Result<(Range<usize>, bool), ApiError> {
     let find = |param: &str, id: &str| {
-        let place = items.iter().position(|item| item.id == id);
-        place.ok_or_else(|| ApiError::invalid(param, format!("{param} names no item of this list.")))
+        let position = items.iter().position(|item| item.id == id);
+        position.ok_or_else(|| ApiError::invalid(param, format!("{param} names no item of this list.")))
     };
     let from = match &query.start {
         PageStart::Offset(offset) => (*offset).min(items.len()),
@@ -150,8 +150,8 @@ fn page_json(items: &[PageItem<'_>], has_more: bool, total: usize, detail: ItemD
     let size: usize = items.iter().map(|item| item.json.len() + 1).sum();
     let mut page = String::with_capacity(size + 256);
     page.push_str("{\"object\":\"list\",\"data\":[");
-    for (place, item) in items.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
             page.push(',');
         }
         page.push_str(&item.json(detail));

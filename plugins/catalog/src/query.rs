@@ -116,12 +116,12 @@ impl CatalogQuery {
     pub fn parse(query: &str) -> Result<Self, ApiError> {
         let mut parsed = Self::default();
         let (mut offset, mut after, mut before) = (None, None, None);
-        let undone = |text| {
-            let wrong = || ApiError::invalid("query", "The query string is not UTF-8.");
-            percent::decode_form(text).ok_or_else(wrong)
+        let decode = |text| {
+            let invalid = || ApiError::invalid("query", "The query string is not UTF-8.");
+            percent::decode_form(text).ok_or_else(invalid)
         };
         for (name, value) in percent::query_parameters(query) {
-            let (name, value) = (undone(name)?, undone(value)?);
+            let (name, value) = (decode(name)?, decode(value)?);
             if value.is_empty() {
                 continue;
             }

@@ -23,10 +23,10 @@ pub fn format_rounded(number: f64) -> String {
         return "0".to_owned();
     }
     let magnitude = number.abs().log10().floor();
-    let places = (f64::from(DIGITS) - 1.0 - magnitude).clamp(0.0, 12.0);
-    // `places` is between 0 and 12, as checked above.
+    let decimal_places = (f64::from(DIGITS) - 1.0 - magnitude).clamp(0.0, 12.0);
+    // `decimal_places` is between 0 and 12, as checked above.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
-    let text = format!("{number:.*}", places as usize);
+    let text = format!("{number:.*}", decimal_places as usize);
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let fraction = fraction.trim_end_matches('0');
     let whole = group_thousands(whole);
@@ -85,10 +85,10 @@ pub(crate) fn format_exact(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {
         return format_rounded(number);
     }
-    let places = (EXACT_DIGITS - 1.0 - number.abs().log10().floor()).clamp(0.0, 24.0);
-    // `places` is between 0 and 24, as checked above.
+    let decimal_places = (EXACT_DIGITS - 1.0 - number.abs().log10().floor()).clamp(0.0, 24.0);
+    // `decimal_places` is between 0 and 24, as checked above.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
-    let text = format!("{number:.*}", places as usize);
+    let text = format!("{number:.*}", decimal_places as usize);
     match text.split_once('.') {
         Some((whole, fraction)) => match fraction.trim_end_matches('0') {
             "" => whole.to_owned(),

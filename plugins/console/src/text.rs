@@ -23,7 +23,7 @@ pub enum Text {
     /// Day, such as `2026-11-26`.
     Day(String),
     /// Day without its year.
-    ShortDay(String),
+    MonthDay(String),
 }
 
 impl Default for Text {
@@ -98,7 +98,7 @@ impl Text {
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Template(text, _) => text.is_empty(),
-            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::ShortDay(text) => text.is_empty(),
+            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::MonthDay(text) => text.is_empty(),
             Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
         }
     }
@@ -118,7 +118,7 @@ impl Text {
             Self::Exact(number, unit) => with_unit(number, unit, language).into(),
             Self::Time(time) => timestamp(time, language),
             Self::Day(day) => format_day(day, language, true),
-            Self::ShortDay(day) => format_day(day, language, false),
+            Self::MonthDay(day) => format_day(day, language, false),
         }
     }
 }
@@ -235,7 +235,7 @@ mod tests {
             (Text::Exact("–".into(), ""), "–", "–", "–"),
             (Text::Exact("1.2.3 beta".into(), ""), "1.2.3 beta", "1.2.3 beta", "1.2.3 beta"),
             (Text::Day("2026-11-05".into()), "2026-11-05", "05.11.2026", "05/11/2026"),
-            (Text::ShortDay("2026-11-05".into()), "11-05", "05.11.", "05/11"),
+            (Text::MonthDay("2026-11-05".into()), "11-05", "05.11.", "05/11"),
             (Text::Day("soon".into()), "soon", "soon", "soon"),
             (
                 Text::Time("2026-10-26T07:33:20Z".into()),

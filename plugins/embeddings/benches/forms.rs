@@ -70,14 +70,14 @@ fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
 fn forms(criterion: &mut Criterion) {
     let (floats, base64) = (ask(false), ask(true));
     let long = Bytes::from(answer(true));
-    let short = Bytes::from(answer(false));
-    let packed = Bytes::from(translate(&base64, short.clone()).concat());
+    let compact = Bytes::from(answer(false));
+    let packed = Bytes::from(translate(&base64, compact.clone()).concat());
     let mut group = criterion.benchmark_group("2048 vectors of 1024");
     group.sample_size(20);
     let cases = [
         ("numbers of f64 to base64", &base64, &long, long.len()),
-        ("shortest numbers to base64", &base64, &short, short.len()),
-        ("base64 to numbers", &floats, &packed, short.len()),
+        ("shortest numbers to base64", &base64, &compact, compact.len()),
+        ("base64 to numbers", &floats, &packed, compact.len()),
         ("numbers untouched", &floats, &long, long.len()),
         ("base64 untouched", &base64, &packed, packed.len()),
     ];

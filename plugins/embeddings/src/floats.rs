@@ -29,8 +29,8 @@ pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
         let length = number_length(rest)?;
         let number = rest.get(..length)?;
         // Only numbers with an exponent, or as many digits as `f32::MAX`, may be too large.
-        let is_short = length < 39 && !number.iter().any(|byte| matches!(byte, b'e' | b'E'));
-        (is_short || fast_float2::parse::<f32, _>(number).is_ok_and(f32::is_finite)).then_some(length)
+        let is_in_range = length < 39 && !number.iter().any(|byte| matches!(byte, b'e' | b'E'));
+        (is_in_range || fast_float2::parse::<f32, _>(number).is_ok_and(f32::is_finite)).then_some(length)
     })
 }
 

@@ -91,10 +91,10 @@ impl EnergyProfile {
             ("weight_bits", self.weight_bits.map(Decimal::from), 64),
             ("image_steps", self.image_steps.map(Decimal::from), 10_000),
         ];
-        let wrong = numbers.into_iter().filter(|(_, value, most)| {
+        let invalid = numbers.into_iter().filter(|(_, value, most)| {
             value.is_some_and(|value| value <= Decimal::ZERO || value > Decimal::from(*most))
         });
-        let mut mistakes: Vec<FieldError> = wrong
+        let mut mistakes: Vec<FieldError> = invalid
             .map(|(field, _, most)| FieldError { field, expected: format!("more than 0, at most {most}") })
             .collect();
         if let (Some(active), Some(total)) = (self.active_params_b, self.total_params_b)

@@ -74,19 +74,19 @@ pub(crate) fn seconds(took: Duration) -> Decimal {
         .min(Decimal::from(MAX_COUNT))
 }
 
-/// Converts joules (or joules times something per kWh) by a division by 3 600 000, and rounds half-even to `places`, in
-/// one exact step.
-pub(crate) fn joules_to_kwh(joules: Decimal, places: u32) -> Decimal {
-    divide_rounded(joules, JOULES_PER_KWH, places)
+/// Converts joules (or joules times something per kWh) by a division by 3 600 000, and rounds half-even to
+/// `decimal_places`, in one exact step.
+pub(crate) fn joules_to_kwh(joules: Decimal, decimal_places: u32) -> Decimal {
+    divide_rounded(joules, JOULES_PER_KWH, decimal_places)
 }
 
-/// Returns `number / divisor`, half-even to `places`. A negative number counts as zero; an overflow gives the greatest
-/// `Decimal` of that scale.
-pub(crate) fn divide_rounded(number: Decimal, divisor: u32, places: u32) -> Decimal {
+/// Returns `number / divisor`, half-even to `decimal_places`. A negative number counts as zero; an overflow gives the
+/// greatest `Decimal` of that scale.
+pub(crate) fn divide_rounded(number: Decimal, divisor: u32, decimal_places: u32) -> Decimal {
     let mantissa = u128::try_from(number.mantissa()).unwrap_or(0);
     let scale = number.scale();
-    let over = mantissa.saturating_mul(power_of_ten(places.saturating_sub(scale)));
-    let under = u128::from(divisor.max(1)).saturating_mul(power_of_ten(scale.saturating_sub(places)));
+    let over = mantissa.saturating_mul(power_of_ten(decimal_places.saturating_sub(scale)));
+    let under = u128::from(divisor.max(1)).saturating_mul(power_of_ten(scale.saturating_sub(decimal_places)));
     let (whole, rest) = quotient(over, under);
     let more = match (rest << 1).cmp(&under) {
         std::cmp::Ordering::Greater => 1,
@@ -94,7 +94,7 @@ pub(crate) fn divide_rounded(number: Decimal, divisor: u32, places: u32) -> Deci
         std::cmp::Ordering::Less => 0,
     };
     let whole = i128::try_from(whole.saturating_add(more)).unwrap_or(i128::MAX);
-    Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| max_decimal(places))
+    Decimal::try_from_i128_with_scale(whole, decimal_places).unwrap_or_else(|_| max_decimal(decimal_places))
 }
 
 /// Powers of ten from 10^0 to 10^28, for every scale that a `Decimal` can have.
@@ -123,7 +123,7 @@ fn quotient(over: u128, under: u128) -> (u128, u128) {
     }
 }
 
-fn max_decimal(places: u32) -> Decimal {
+fn max_decimal(decimal_places: u32) -> Decimal {
     let all = u32::MAX;
-    Decimal::from_parts(all, all, all, false, places.min(Decimal::MAX_SCALE))
+    Decimal::from_parts(all, all, all, false, decimal_places.min(Decimal::MAX_SCALE))
 }

@@ -52,28 +52,28 @@ impl OfferFactors {
     ///
     /// # Errors
     /// Returns every invalid field.
-    pub fn new(card: &EnergyProfile, place: &ServiceSite) -> Result<Self, Vec<FieldError>> {
+    pub fn new(card: &EnergyProfile, site: &ServiceSite) -> Result<Self, Vec<FieldError>> {
         let mut mistakes = card.field_errors();
-        mistakes.extend(place.field_errors());
+        mistakes.extend(site.field_errors());
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
         let server = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR);
         let gpu_watts = Decimal::from(constants::GPU_WATTS);
         let watts = gpu_watts.saturating_add(Decimal::from(constants::HOST_WATTS));
-        let it = site_factors(place, Decimal::ONE);
+        let it = site_factors(site, Decimal::ONE);
         Ok(Self {
             coefficients: card.coefficients(),
             watts: watts.saturating_mul(Decimal::from(card.gpu_count())),
-            gpu: site_factors(place, server),
+            gpu: site_factors(site, server),
             it: JouleFactors { gpu: inverse(server), ..it },
-            facility: facility_factors(place, it, server),
+            facility: facility_factors(site, it, server),
             proxy: JouleFactors { gpu: gpu_watts.checked_div(watts).unwrap_or(Decimal::ONE), ..it },
-            boundary: place.boundary,
-            unknown_boundary: unknown_boundary_range(place.pue()),
-            bills_measured: place.bills_measured,
-            pue: place.pue().normalize(),
-            assumed: Assumptions { pue: place.pue.is_none(), wue: place.wue.is_none(), boundary: false },
+            boundary: site.boundary,
+            unknown_boundary: unknown_boundary_range(site.pue()),
+            bills_measured: site.bills_measured,
+            pue: site.pue().normalize(),
+            assumed: Assumptions { pue: site.pue.is_none(), wue: site.wue.is_none(), boundary: false },
         })
     }
 
@@ -179,24 +179,24 @@ impl OfferFactors {
 }
 
 /// Returns the factors for joules that are multiplied by `server` to get the joules of all IT equipment.
-fn site_factors(place: &ServiceSite, server: Decimal) -> JouleFactors {
-    let pue = place.pue();
+fn site_factors(site: &ServiceSite, server: Decimal) -> JouleFactors {
+    let pue = site.pue();
     let facility = server.saturating_mul(pue);
-    let water = place.wue().saturating_add(pue.saturating_mul(place.water_l_per_kwh));
+    let water = site.wue().saturating_add(pue.saturating_mul(site.water_l_per_kwh));
     JouleFactors {
         facility: facility.normalize(),
-        carbon: facility.saturating_mul(place.g_per_kwh).normalize(),
+        carbon: facility.saturating_mul(site.g_per_kwh).normalize(),
         water: server.saturating_mul(water).normalize(),
         gpu: Decimal::ONE,
     }
 }
 
 /// Returns the factors for joules at the building's meter.
-fn facility_factors(place: &ServiceSite, it: JouleFactors, server: Decimal) -> JouleFactors {
-    let share = inverse(place.pue());
+fn facility_factors(site: &ServiceSite, it: JouleFactors, server: Decimal) -> JouleFactors {
+    let share = inverse(site.pue());
     JouleFactors {
         facility: Decimal::ONE,
-        carbon: place.g_per_kwh.normalize(),
+        carbon: site.g_per_kwh.normalize(),
         water: it.water.saturating_mul(share),
         gpu: inverse(server).saturating_mul(share),
     }

@@ -66,9 +66,11 @@ pub fn parse_integer(value: &[u8]) -> Option<u64> {
 pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     let names =
         [("gpu", MeterBoundary::Gpu), ("it", MeterBoundary::It), ("facility", MeterBoundary::Facility)];
-    let said = member_value(object, "boundary").unwrap_or_default();
-    let boundary =
-        names.into_iter().find(|(name, _)| json::is_string_equal(said, name)).map(|(_, boundary)| boundary);
+    let boundary_name = member_value(object, "boundary").unwrap_or_default();
+    let boundary = names
+        .into_iter()
+        .find(|(name, _)| json::is_string_equal(boundary_name, name))
+        .map(|(_, boundary)| boundary);
     let joules = match (member_value(object, "energy_joules"), member_value(object, "energy_kwh")) {
         (Some(joules), _) => parse_decimal(joules)?,
         (None, Some(kwh)) => parse_decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,

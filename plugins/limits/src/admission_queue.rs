@@ -80,10 +80,10 @@ impl<W> AdmissionQueue<W> {
     /// must then wait.
     #[must_use]
     pub fn is_under_pressure(&self) -> bool {
-        let is_near_limit = |taken: usize, most: usize| taken >= most - most / 8;
+        let is_close_to_limit = |taken: usize, most: usize| taken >= most - most / 8;
         !self.queue.is_empty()
-            || is_near_limit(self.requests.total(), self.capacity.requests)
-            || is_near_limit(self.bytes, self.capacity.bytes)
+            || is_close_to_limit(self.requests.total(), self.capacity.requests)
+            || is_close_to_limit(self.bytes, self.capacity.bytes)
     }
 
     /// Admits a request with a body of this many bytes if it fits; returns true if it was admitted.

@@ -94,7 +94,7 @@ pub fn compute_charge(
     let discount = if batch { BATCH_FACTOR } else { Decimal::ONE };
     let kwh = billable_kwh.max(Decimal::ZERO).saturating_mul(discount);
     let energy = kwh.saturating_mul(tariff.eur_per_kwh.max(Decimal::ZERO));
-    let energy_eur = rounding::round_to_places(energy, 8);
+    let energy_eur = rounding::round_to_scale(energy, 8);
     if wallet == PaymentSource::Energy && tariff.billing == BillingUnit::Energy {
         return RequestCharge {
             credits: MicroCredits(0),
@@ -113,7 +113,7 @@ pub fn compute_charge(
         credits: to_micro_credits(eur, eur_per_credit),
         energy: NanoKwh(0),
         energy_eur,
-        eur: rounding::round_to_places(eur, 8),
+        eur: rounding::round_to_scale(eur, 8),
         paid_with: PaymentSource::Credits,
     }
 }

@@ -3,13 +3,13 @@
 use rust_decimal::Decimal;
 use std::cmp::Ordering;
 
-/// Divides `number` by `by` in units of `10^-places`, half-even. Returns `None` if the result is negative or over
-/// `i64`, or if `by` is not positive.
-pub(crate) fn divide_rounded(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
+/// Divides `number` by `by` in units of `10^-decimal_places`, half-even. Returns `None` if the result is negative or
+/// over `i64`, or if `by` is not positive.
+pub(crate) fn divide_rounded(number: Decimal, by: Decimal, decimal_places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
     let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
-    // The quotient is over/10^a ÷ under/10^b · 10^places; the smaller power of ten cancels out.
-    let (up, down) = (by.scale().checked_add(places)?, number.scale());
+    // The quotient is over/10^a ÷ under/10^b · 10^decimal_places; the smaller power of ten cancels out.
+    let (up, down) = (by.scale().checked_add(decimal_places)?, number.scale());
     let both = up.min(down);
     let over = over.checked_mul(power_of_ten(up - both)?)?;
     let Some(under) = power_of_ten(down - both).and_then(|ten| under.checked_mul(ten)) else {
@@ -24,11 +24,11 @@ pub(crate) fn divide_rounded(number: Decimal, by: Decimal, places: u32) -> Optio
     i64::try_from(whole.checked_add(more)?).ok()
 }
 
-/// Rounds a number to this many places, half-even; a negative number becomes zero.
-pub(crate) fn round_to_places(number: Decimal, places: u32) -> Decimal {
-    match divide_rounded(number, Decimal::ONE, places) {
-        Some(units) => Decimal::new(units, places),
-        None => number.max(Decimal::ZERO).round_dp(places),
+/// Rounds a number to this many decimal places, half-even; a negative number becomes zero.
+pub(crate) fn round_to_scale(number: Decimal, decimal_places: u32) -> Decimal {
+    match divide_rounded(number, Decimal::ONE, decimal_places) {
+        Some(units) => Decimal::new(units, decimal_places),
+        None => number.max(Decimal::ZERO).round_dp(decimal_places),
     }
 }
 

@@ -60,17 +60,17 @@ impl BodyEdits {
     /// Removes the parts of a list whose flag is false, each together with one comma; returns the number of remaining
     /// parts.
     fn retain(&mut self, parts: impl Iterator<Item = (Range<usize>, bool)>) -> usize {
-        let mut kept = 0;
+        let mut retained = 0;
         let mut previous_end = None;
         // Range of removed parts before the first remaining one.
         let mut leading: Option<Range<usize>> = None;
         for (part, keep) in parts {
-            match (keep, kept) {
+            match (keep, retained) {
                 (true, _) => {
                     if let Some(dropped) = leading.take() {
                         self.replace(dropped.start..part.start, Bytes::new());
                     }
-                    kept += 1;
+                    retained += 1;
                 }
                 (false, 0) => {
                     let start = leading.as_ref().map_or(part.start, |dropped| dropped.start);
@@ -85,7 +85,7 @@ impl BodyEdits {
         if let Some(dropped) = leading {
             self.replace(dropped, Bytes::new());
         }
-        kept
+        retained
     }
 
     /// Returns the edits sorted by position. An edit inside a range that another edit removes is dropped.

@@ -10,7 +10,7 @@ pub fn write_number(out: &mut Vec<u8>, number: Decimal) {
     let mantissa = number.mantissa().unsigned_abs();
     let mut digits = itoa::Buffer::new();
     let digits = match u64::try_from(mantissa) {
-        Ok(short) => digits.format(short),
+        Ok(small) => digits.format(small),
         Err(_) => digits.format(mantissa),
     };
     write_with_point(out, digits.as_bytes(), number.scale() as usize);

@@ -245,7 +245,7 @@ fn compile_template(source: &str, config: &Map<String, Value>) -> Result<ChatTem
 
 /// Returns the `chat_template` of a configuration: a text, or the entry `default` of a list of named templates.
 fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
-    let wrong = || {
+    let invalid = || {
         TokenizerError(
             "tokenizer_config.json: chat_template is neither a text nor a list with a default".to_owned(),
         )
@@ -260,9 +260,9 @@ fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerE
                 .or(list.first())
                 .and_then(|entry| entry.get("template")?.as_str())
                 .map(Some)
-                .ok_or_else(wrong)
+                .ok_or_else(invalid)
         }
-        Some(_) => Err(wrong()),
+        Some(_) => Err(invalid()),
     }
 }
 

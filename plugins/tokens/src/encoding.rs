@@ -38,10 +38,10 @@ impl PublishedEncoding {
     pub fn decode(self, ids: &[u32]) -> Result<String, usize> {
         let vocabulary = self.vocabulary();
         let mut bytes = Vec::with_capacity(ids.len().saturating_mul(4));
-        for (place, id) in ids.iter().enumerate() {
+        for (index, id) in ids.iter().enumerate() {
             let token = vocabulary.bytes(*id);
             if token.is_empty() {
-                return Err(place);
+                return Err(index);
             }
             bytes.extend_from_slice(token);
         }

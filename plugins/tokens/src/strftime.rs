@@ -26,7 +26,7 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
     let (hour, minute) = (second / 3_600, second / 60 % 60);
     let month_name = MONTHS.get((month - 1) as usize).copied().unwrap_or_default();
     let day_name = DAYS.get(days.rem_euclid(7) as usize).copied().unwrap_or_default();
-    let short = |name: &'static str| name.get(..3).unwrap_or_default();
+    let abbreviate = |name: &'static str| name.get(..3).unwrap_or_default();
     let mut out = String::new();
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
@@ -52,9 +52,9 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
             Some('S') => out.push_str(&padded(second % 60)),
             Some('p') => out.push_str(if hour < 12 { "AM" } else { "PM" }),
             Some('B') => out.push_str(month_name),
-            Some('b' | 'h') => out.push_str(short(month_name)),
+            Some('b' | 'h') => out.push_str(abbreviate(month_name)),
             Some('A') => out.push_str(day_name),
-            Some('a') => out.push_str(short(day_name)),
+            Some('a') => out.push_str(abbreviate(day_name)),
             Some('j') => out.push_str(&format!("{:03}", days - first_of_year(year) + 1)),
             Some('F') => out.push_str(&format!("{year:04}-{month:02}-{day:02}")),
             Some('T') => out.push_str(&format!("{hour:02}:{minute:02}:{:02}", second % 60)),

@@ -149,8 +149,8 @@ impl ChatTemplate {
         }
         let mut prompt = paper.into_text();
         if let Some(last) = turns.last().filter(|_| conversation.continues) {
-            let said = last.join_texts("");
-            let end = prompt.rfind(said.trim()).map(|at| at + said.trim().len());
+            let text = last.join_texts("");
+            let end = prompt.rfind(text.trim()).map(|at| at + text.trim().len());
             prompt.truncate(end.unwrap_or(prompt.len()));
         }
         Ok(prompt)

@@ -53,8 +53,8 @@ pub(crate) fn count_piece(
             let at = from + symbol.at as usize;
             at > from && floor_char_boundary(piece, at) == at
         };
-        let near = |symbol: &MergeSymbol| from + symbol.at as usize >= wanted && begins(symbol);
-        let cut = symbols.iter().position(near).or_else(|| symbols.iter().rposition(begins));
+        let is_in_overlap = |symbol: &MergeSymbol| from + symbol.at as usize >= wanted && begins(symbol);
+        let cut = symbols.iter().position(is_in_overlap).or_else(|| symbols.iter().rposition(begins));
         let cut = cut.filter(|cut| *cut >= skipped).unwrap_or(symbols.len());
         meter.add(cut.saturating_sub(skipped) as u64)?;
         overlap.clear();

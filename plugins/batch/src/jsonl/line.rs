@@ -65,22 +65,22 @@ fn parse_fields(bytes: &[u8]) -> Result<LineFields<'_>, LineError> {
         return Err(if whole { other() } else { not_json() });
     }
     let mut found = LineFields::default();
-    let mut wrong = None;
+    let mut first_error = None;
     let mut members = json::members(text);
     while let Some((name, value)) = members.next_raw() {
         if let Err(mistake) = found.set_field(name, value) {
-            wrong.get_or_insert(mistake);
+            first_error.get_or_insert(mistake);
         }
     }
     if !members.is_complete() {
         return Err(not_json());
     }
-    wrong.map_or(Ok(found), Err)
+    first_error.map_or(Ok(found), Err)
 }
 
 impl<'a> LineFields<'a> {
     fn set_field(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), LineError> {
-        let (place, known) = match &*json::unescape_lossy(name).unwrap_or_default() {
+        let (field, known) = match &*json::unescape_lossy(name).unwrap_or_default() {
             "custom_id" => (&mut self.custom_id, "custom_id"),
             "method" => (&mut self.method, "method"),
             "url" => (&mut self.url, "url"),
@@ -92,7 +92,7 @@ impl<'a> LineFields<'a> {
                 return Err(LineError::new("unknown_field", None, message));
             }
         };
-        match place.replace(value) {
+        match field.replace(value) {
             None => Ok(()),
             Some(_) => {
                 Err(LineError::new("repeated_field", Some(known), "expected it once, got it more than once"))
@@ -106,18 +106,18 @@ fn require_field<'a>(value: Option<&'a [u8]>, name: &'static str) -> Result<&'a 
 }
 
 fn parse_custom_id(value: &[u8]) -> Result<Cow<'_, str>, LineError> {
-    let wrong = |message: String| Err(LineError::new("invalid_custom_id", Some("custom_id"), message));
+    let invalid = |message: String| Err(LineError::new("invalid_custom_id", Some("custom_id"), message));
     let Some(escaped) = string_contents(value) else {
-        return wrong(format!("expected a string, got {}", json_type(value)));
+        return invalid(format!("expected a string, got {}", json_type(value)));
     };
     let Some(id) = json::unescape(escaped) else {
-        return wrong("expected whole characters, got half of a surrogate pair".to_owned());
+        return invalid("expected whole characters, got half of a surrogate pair".to_owned());
     };
     if id.is_empty() {
-        return wrong("expected at least one character, got none".to_owned());
+        return invalid("expected at least one character, got none".to_owned());
     }
     if id.len() > MAX_CUSTOM_ID_BYTES {
-        return wrong(format!("expected at most {MAX_CUSTOM_ID_BYTES} bytes, got {}", id.len()));
+        return invalid(format!("expected at most {MAX_CUSTOM_ID_BYTES} bytes, got {}", id.len()));
     }
     Ok(id)
 }

@@ -60,7 +60,7 @@ impl FileErrors {
             2 => " One more line is wrong.".to_owned(),
             more => format!(" {} more lines are wrong.", more - 1),
         };
-        let told: Vec<_> = self
+        let errors: Vec<_> = self
             .first
             .iter()
             .map(|mistake| {
@@ -72,7 +72,8 @@ impl FileErrors {
                 })
             })
             .collect();
-        let refusal = ApiError::invalid(field, format!("{field}: {first}{more}")).with_detail("errors", told);
+        let refusal =
+            ApiError::invalid(field, format!("{field}: {first}{more}")).with_detail("errors", errors);
         match self.first.first() {
             Some(mistake) if mistake.line > 0 => refusal.with_detail("line", mistake.line),
             _ => refusal,

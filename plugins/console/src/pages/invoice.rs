@@ -319,12 +319,12 @@ fn footprint_table(invoice: &Value) -> Table {
             measured(row, "water_liters", "l"),
         ]
     };
-    let name = |place: &Value| match text(place, "location") {
+    let name = |location: &Value| match text(location, "location") {
         name if name.is_empty() => Text::from("not answered"),
         name => name.into(),
     };
     let mut rows: Vec<_> =
-        array_member(invoice, "locations").iter().map(|place| row(name(place), place)).collect();
+        array_member(invoice, "locations").iter().map(|location| row(name(location), location)).collect();
     if let Some(total) = invoice.get("total") {
         rows.push(row("Total".into(), total));
     }

@@ -171,7 +171,7 @@ pub(super) fn usage_chart(
             *sum += value;
         }
     }
-    let labels = days.iter().map(|day| Text::ShortDay(day.clone())).collect();
+    let labels = days.iter().map(|day| Text::MonthDay(day.clone())).collect();
     BarChart { title, unit, labels, series }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         let chart = usage_chart(&usage, &view, &order, "requests", Text::default(), "");
         assert_eq!(
             chart.labels,
-            ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::ShortDay(day.to_owned()))
+            ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::MonthDay(day.to_owned()))
         );
         assert_eq!(chart.series.len(), MAX_SERIES + 1);
         assert_eq!(chart.series[0].name, Text::Data("m9".to_owned()));

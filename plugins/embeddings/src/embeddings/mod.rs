@@ -52,7 +52,7 @@ fn write_response(
 ) -> Result<BufferedResponse, UpstreamError> {
     let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
     let embed = task(ask).ok_or_else(malformed)?;
-    let (vectors, said): (Vec<AnswerVectors>, Vec<AnswerUsage>) = parts.into_iter().unzip();
+    let (vectors, usages): (Vec<AnswerVectors>, Vec<AnswerUsage>) = parts.into_iter().unzip();
     let count: usize = vectors.iter().map(AnswerVectors::len).sum();
     let lengths = vectors.iter().map(AnswerVectors::dimensions);
     let length = lengths.reduce(|one, other| one.filter(|length| Some(*length) == other)).flatten();
@@ -60,8 +60,8 @@ fn write_response(
     if count != embed.inputs.len() || length.is_none() || (asked.is_some() && asked != length) {
         return Err(malformed());
     }
-    let said = AnswerUsage::sum(said);
-    let usage = said.to_usage(ask, target);
+    let total = AnswerUsage::sum(usages);
+    let usage = total.to_usage(ask, target);
     let mut body = vec![Bytes::from(
         [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","data":"#].concat(),
     )];
@@ -71,7 +71,7 @@ fn write_response(
     Ok(BufferedResponse {
         body,
         work: Some(WorkDone::Tokens(usage)),
-        measured_energy: said.measured,
+        measured_energy: total.measured,
         finish_reason: FinishReason::Stop,
         output_bytes: 0,
         images: Vec::new(),

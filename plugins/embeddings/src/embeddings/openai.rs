@@ -88,7 +88,7 @@ fn read(
     body: Bytes,
 ) -> Result<(AnswerVectors, AnswerUsage), UpstreamError> {
     let mut reader = VectorReader::new(requested_form(embed), count);
-    let mut said = AnswerUsage::default();
+    let mut usage = AnswerUsage::default();
     let (mut array, mut error) = (None, false);
     let mut cursor = AnswerCursor::new(&body);
     let read = cursor.read_object(|key, cursor| {
@@ -99,7 +99,7 @@ fn read(
                 array = Some(start..cursor.position());
             }
             "error" => error |= cursor.take_bytes()? != b"null",
-            _ => said.read(key, cursor.take_bytes()?),
+            _ => usage.read(key, cursor.take_bytes()?),
         }
         Some(())
     });
@@ -108,5 +108,5 @@ fn read(
     }
     let vectors =
         read.filter(|()| cursor.is_done()).and(array).and_then(|array| reader.finish(body.clone(), array));
-    vectors.map(|vectors| (vectors, said)).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
+    vectors.map(|vectors| (vectors, usage)).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }

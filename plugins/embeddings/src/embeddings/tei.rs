@@ -65,8 +65,8 @@ impl ProviderAdapter for TeiEmbeddings {
             let mut reader = VectorReader::new(requested_form(embed), inputs.len());
             let mut cursor = AnswerCursor::new(&answer.body);
             cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_done())?;
-            let said = AnswerUsage { tokens: answer.header_number(0), measured: None };
-            Some((reader.finish(answer.body.clone(), 0..0)?, said))
+            let usage = AnswerUsage { tokens: answer.header_number(0), measured: None };
+            Some((reader.finish(answer.body.clone(), 0..0)?, usage))
         };
         let asked = input_batches(embed, target).zip(answers);
         let parts = asked.map(|(inputs, answer)| read(inputs, answer).ok_or_else(malformed));

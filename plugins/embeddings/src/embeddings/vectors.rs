@@ -73,17 +73,17 @@ impl VectorReader {
 
     /// Reads a vector that is not inside an object.
     pub(super) fn read_bare_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
-        let place = self.read_vector(cursor)?;
-        self.items.push(VectorItem { location: place, index: None, complete: false });
+        let location = self.read_vector(cursor)?;
+        self.items.push(VectorItem { location, index: None, complete: false });
         Some(())
     }
 
     /// Reads an object `{"object":"embedding","index":…,"embedding":…}`.
     pub(super) fn read_item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
-        let (mut place, mut index, mut named) = (None, None, false);
+        let (mut location, mut index, mut named) = (None, None, false);
         cursor.read_object(|key, cursor| {
             match key {
-                "embedding" if place.is_none() => place = Some(self.read_vector(cursor)?),
+                "embedding" if location.is_none() => location = Some(self.read_vector(cursor)?),
                 "index" => index = Some(json_text::parse_index(cursor.take_bytes()?)?),
                 "object" => named = json::is_string_equal(cursor.take_bytes()?, "embedding"),
                 _ => {
@@ -93,7 +93,7 @@ impl VectorReader {
             Some(())
         })?;
         let complete = named && index == Some(self.items.len());
-        self.items.push(VectorItem { location: place?, index, complete });
+        self.items.push(VectorItem { location: location?, index, complete });
         Some(())
     }
 
@@ -151,18 +151,18 @@ impl VectorReader {
             .then_some(array);
         // Without indices, the vectors are in the order of the inputs.
         let numbered = self.items.iter().any(|item| item.index.is_some());
-        let mut places: Vec<Option<VectorLocation>> = vec![None; count];
+        let mut slots: Vec<Option<VectorLocation>> = vec![None; count];
         for (position, item) in self.items.into_iter().enumerate() {
             let index = if numbered { item.index? } else { position };
-            let place = places.get_mut(index)?;
-            if place.replace(item.location).is_some() {
+            let slot = slots.get_mut(index)?;
+            if slot.replace(item.location).is_some() {
                 return None;
             }
         }
         Some(AnswerVectors {
             provider_body: given,
             converted: Bytes::from(self.converted),
-            items: places.into_iter().collect::<Option<_>>()?,
+            items: slots.into_iter().collect::<Option<_>>()?,
             dimensions: self.dimensions?,
             untouched,
         })
@@ -180,8 +180,8 @@ impl AnswerVectors {
         (self.dimensions > 0).then_some(self.dimensions)
     }
 
-    fn slice(&self, place: &VectorLocation) -> Bytes {
-        match place {
+    fn slice(&self, location: &VectorLocation) -> Bytes {
+        match location {
             VectorLocation::Provider(range) => self.provider_body.slice(range.clone()),
             VectorLocation::Converted(range) => self.converted.slice(range.clone()),
         }
@@ -196,15 +196,15 @@ pub(super) fn write(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
     // The small texts between the vectors share one buffer.
     let mut between = Vec::with_capacity(64 * parts.iter().map(AnswerVectors::len).sum::<usize>() + 2);
     let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
-    for (index, (part, place)) in
-        parts.iter().flat_map(|part| part.items.iter().map(move |place| (part, place))).enumerate()
+    for (index, (part, location)) in
+        parts.iter().flat_map(|part| part.items.iter().map(move |location| (part, location))).enumerate()
     {
         let start = between.len();
         let before = if index == 0 { "[" } else { "}," };
         between.extend_from_slice(before.as_bytes());
         between
             .extend_from_slice(format!(r#"{{"object":"embedding","index":{index},"embedding":"#).as_bytes());
-        pieces.push((start..between.len(), part.slice(place)));
+        pieces.push((start..between.len(), part.slice(location)));
     }
     let between = Bytes::from(between);
     for (range, vector) in pieces {

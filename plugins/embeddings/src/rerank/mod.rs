@@ -43,15 +43,15 @@ struct RawScores {
 /// documents.
 fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
-    let mut said = AnswerUsage::default();
+    let mut usage = AnswerUsage::default();
     let (mut found, mut error) = (false, false);
     let mut cursor = AnswerCursor::new(body);
     let mut results = |cursor: &mut AnswerCursor<'_>| {
         found = true;
         cursor.read_array(|cursor| {
             let (index, score) = result(cursor)?;
-            let place = raw.get_mut(index)?;
-            place.replace(score).is_none().then_some(())
+            let slot = raw.get_mut(index)?;
+            slot.replace(score).is_none().then_some(())
         })
     };
     let read = if cursor.peek() == Some(b'[') {
@@ -61,7 +61,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
             match key {
                 "results" | "data" if cursor.peek() == Some(b'[') => results(cursor)?,
                 "error" => error |= cursor.take_bytes()? != b"null",
-                _ => said.read(key, cursor.take_bytes()?),
+                _ => usage.read(key, cursor.take_bytes()?),
             }
             Some(())
         })
@@ -70,8 +70,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
         return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
     }
     let raw = read.filter(|()| cursor.is_done()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
-    raw.map(|raw| RawScores { raw, usage: said })
-        .ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
+    raw.map(|raw| RawScores { raw, usage }).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
 /// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`.
@@ -111,7 +110,7 @@ fn write_response(
 ) -> Result<BufferedResponse, UpstreamError> {
     let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
     let rerank = task(ask).ok_or_else(malformed)?;
-    let (raw, said): (Vec<Vec<f64>>, Vec<AnswerUsage>) =
+    let (raw, usages): (Vec<Vec<f64>>, Vec<AnswerUsage>) =
         parts.into_iter().map(|part| (part.raw, part.usage)).unzip();
     // Sorted by the raw scores: two logits may give the same sigmoid.
     let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
@@ -141,13 +140,13 @@ fn write_response(
         }
         body.push(Bytes::from_static(b"}"));
     }
-    let said = AnswerUsage::sum(said);
-    let usage = said.to_usage(ask, target);
+    let total = AnswerUsage::sum(usages);
+    let usage = total.to_usage(ask, target);
     body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
     Ok(BufferedResponse {
         body,
         work: Some(WorkDone::Tokens(usage)),
-        measured_energy: said.measured,
+        measured_energy: total.measured,
         finish_reason: FinishReason::Stop,
         output_bytes: 0,
         images: Vec::new(),

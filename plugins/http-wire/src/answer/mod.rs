@@ -62,20 +62,24 @@ impl Http1ResponseHead {
         };
         let status = answer.code.filter(|code| *code >= 100).ok_or(MalformedResponse("it has no status"))?;
         let old = answer.version != Some(1);
-        let mut told = FramingFields::default();
+        let mut framing_fields = FramingFields::default();
         for field in answer.headers.iter() {
-            told.field(field.name, field.value)?;
+            framing_fields.field(field.name, field.value)?;
         }
-        let framing = match (status, told.is_chunked, told.length) {
+        let framing = match (status, framing_fields.is_chunked, framing_fields.length) {
             (101, ..) => return Err(MalformedResponse("it switches the protocol without a request")),
             (100..=199 | 204 | 304, ..) => BodyFraming::Length(0),
             (_, true, _) => BodyFraming::Chunked,
             (_, false, Some(length)) => BodyFraming::Length(length),
             (_, false, None) => BodyFraming::Close,
         };
-        let both = told.is_chunked && told.length.is_some();
-        let kept = if old { told.keeps_alive && !told.is_chunked } else { !told.closes_connection };
-        let last = both || !kept || framing == BodyFraming::Close;
+        let both = framing_fields.is_chunked && framing_fields.length.is_some();
+        let keeps_alive = if old {
+            framing_fields.keeps_alive && !framing_fields.is_chunked
+        } else {
+            !framing_fields.closes_connection
+        };
+        let last = both || !keeps_alive || framing == BodyFraming::Close;
         Ok(Some(Self { size, status, framing, is_last: last }))
     }
 }

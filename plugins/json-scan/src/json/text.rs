@@ -151,7 +151,7 @@ pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
 pub fn equals_text(escaped: &[u8], text: &str) -> bool {
     // An escape is never shorter than its text.
     escaped == text.as_bytes()
-        || (escaped.len() > text.len() && unescape(escaped).is_some_and(|said| said == text))
+        || (escaped.len() > text.len() && unescape(escaped).is_some_and(|unescaped| unescaped == text))
 }
 
 /// True if a JSON value is a string that equals `text` when unescaped.
@@ -166,11 +166,11 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     if let Some(text) = unescape(escaped) {
         return Some(text);
     }
-    let mut mended = Vec::with_capacity(escaped.len() + 8);
+    let mut repaired = Vec::with_capacity(escaped.len() + 8);
     let mut at = 0;
     while at < escaped.len() {
         let run = plain_run(escaped.get(at..)?);
-        mended.extend_from_slice(escaped.get(at..at + run)?);
+        repaired.extend_from_slice(escaped.get(at..at + run)?);
         at += run;
         if at == escaped.len() {
             break;
@@ -180,23 +180,23 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
         let next = escaped.get(end..end + 6).unwrap_or_default();
         at = end;
         match surrogate_half(escape) {
-            SurrogateHalf::None => mended.extend_from_slice(escape),
+            SurrogateHalf::None => repaired.extend_from_slice(escape),
             SurrogateHalf::High if surrogate_half(next) == SurrogateHalf::Low => {
-                mended.extend_from_slice(escape);
-                mended.extend_from_slice(next);
+                repaired.extend_from_slice(escape);
+                repaired.extend_from_slice(next);
                 at = end + 6;
             }
-            SurrogateHalf::High | SurrogateHalf::Low => mended.extend_from_slice(b"\\ufffd"),
+            SurrogateHalf::High | SurrogateHalf::Low => repaired.extend_from_slice(b"\\ufffd"),
         }
     }
-    unescape(&mended).map(|text| Cow::Owned(text.into_owned()))
+    unescape(&repaired).map(|text| Cow::Owned(text.into_owned()))
 }
 
 /// Replaces each missing half of a surrogate pair by the escape of U+FFFD; `None` if none is missing. Accepts any JSON,
 /// since backslashes occur only in strings.
 #[must_use]
 pub fn repair_surrogates(json: &[u8]) -> Option<Vec<u8>> {
-    let (mut mended, mut kept, mut at) = (Vec::new(), 0, 0);
+    let (mut repaired, mut copied, mut at) = (Vec::new(), 0, 0);
     while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         let start = at + found;
         let escape =
@@ -205,18 +205,18 @@ pub fn repair_surrogates(json: &[u8]) -> Option<Vec<u8>> {
             SurrogateHalf::None => start + 2,
             SurrogateHalf::High if surrogate_half(escape(start + 6)) == SurrogateHalf::Low => start + 12,
             SurrogateHalf::High | SurrogateHalf::Low => {
-                mended.extend_from_slice(json.get(kept..start)?);
-                mended.extend_from_slice(b"\\ufffd");
-                kept = start + 6;
-                kept
+                repaired.extend_from_slice(json.get(copied..start)?);
+                repaired.extend_from_slice(b"\\ufffd");
+                copied = start + 6;
+                copied
             }
         };
     }
-    if kept == 0 {
+    if copied == 0 {
         return None;
     }
-    mended.extend_from_slice(json.get(kept..)?);
-    Some(mended)
+    repaired.extend_from_slice(json.get(copied..)?);
+    Some(repaired)
 }
 
 fn code_unit(text: &str) -> Option<(u32, &str)> {

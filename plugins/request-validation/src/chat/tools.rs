@@ -238,7 +238,7 @@ fn apply_allowed_tools<'d>(
     let tools = read::array(read::required(tools, &tools_path, "an array of tools")?, &tools_path)?;
     let names: HashSet<Cow<'_, str>> =
         declared.iter().flat_map(JsonValue::items).filter_map(name_of).map(|name| name.text()).collect();
-    let mut kept = HashSet::new();
+    let mut retained = HashSet::new();
     for (index, item) in tools.items().enumerate() {
         let path = tools_path.index(index);
         let [kind, function] = read::object(item, &path, ["type", "function"])?;
@@ -250,15 +250,15 @@ fn apply_allowed_tools<'d>(
         if !names.contains(&name) {
             return Err(path.invalid("expected the name of one of the declared tools"));
         }
-        kept.insert(name);
+        retained.insert(name);
     }
-    if kept.is_empty() {
+    if retained.is_empty() {
         return Err(tools_path.invalid("expected at least one tool"));
     }
     if let Some(declared) = declared {
         found
             .edits
-            .retain_items(declared, |tool| name_of(tool).is_some_and(|name| kept.contains(&name.text())));
+            .retain_items(declared, |tool| name_of(tool).is_some_and(|name| retained.contains(&name.text())));
     }
     found.edits.replace(choice.range(), format!("\"{mode}\""));
     Ok(())

@@ -56,9 +56,9 @@ fn is_vendor_block(kind: &str) -> bool {
 fn is_unchecked_block(
     kind: JsonValue<'_>,
     path: &FieldPath<'_>,
-    place: BlockContext,
+    context: BlockContext,
 ) -> Result<bool, ApiError> {
-    if place == BlockContext::User && kind.equals_text("container_upload") {
+    if context == BlockContext::User && kind.equals_text("container_upload") {
         return Err(path.unsupported("the gateway has no containers; send the file as a document"));
     }
     Ok(kind.is_string() && is_vendor_block(&kind.text()))
@@ -68,7 +68,7 @@ fn is_unchecked_block(
 pub(super) fn validate_block<'d>(
     block: JsonValue<'d>,
     at: &FieldPath<'_>,
-    place: BlockContext,
+    context: BlockContext,
     found: &mut MessagesFindings,
 ) -> Result<ParsedBlock<'d>, ApiError> {
     let [kind, text, id, name, input, call, content, is_error, thinking, signature, sealed] = read::object(
@@ -89,15 +89,15 @@ pub(super) fn validate_block<'d>(
         ],
     )?;
     let path = at.key("type");
-    let kind = read::required(kind, &path, read::QuotedAlternatives(place.type_names()))?;
-    if is_unchecked_block(kind, &path, place)? {
+    let kind = read::required(kind, &path, read::QuotedAlternatives(context.type_names()))?;
+    if is_unchecked_block(kind, &path, context)? {
         return Ok(ParsedBlock::Content);
     }
     let string = |member: Option<JsonValue<'d>>, name: &str| {
         let path = at.key(name);
         read::string(read::required(member, &path, "a string")?, &path)
     };
-    match read::one_of(kind, &path, place.type_names())? {
+    match read::one_of(kind, &path, context.type_names())? {
         "text" => {
             let text = string(text, "text")?;
             found.history.removable_text |= text.is_blank();
@@ -165,7 +165,7 @@ fn is_plain(id: JsonValue<'_>) -> bool {
 pub(super) fn validate_content(
     content: JsonValue<'_>,
     at: &FieldPath<'_>,
-    place: BlockContext,
+    context: BlockContext,
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     if content.is_string() {
@@ -175,7 +175,7 @@ pub(super) fn validate_content(
         return Err(at.unexpected_type("a string or an array of content blocks", content.kind()));
     }
     for (index, item) in content.items().enumerate() {
-        validate_block(item, &at.index(index), place, found)?;
+        validate_block(item, &at.index(index), context, found)?;
     }
     Ok(())
 }

@@ -73,9 +73,9 @@ fn system(value: Option<Value>, path: &str) -> Result<Option<String>, PromptPars
         }
         Some(_) => return Err(PromptParseError::new(path, "must be a string or a list of text blocks")),
     };
-    let kept: Vec<_> =
+    let parts: Vec<_> =
         texts.into_iter().filter(|text| !text.is_empty() && !text.starts_with(BILLING_HEADER)).collect();
-    Ok((!kept.is_empty()).then(|| kept.join("\n\n")))
+    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
 }
 
 fn function(value: Value, path: &str) -> Result<FunctionTool, PromptParseError> {

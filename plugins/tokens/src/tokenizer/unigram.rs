@@ -84,52 +84,52 @@ impl UnigramModel {
     /// Adds the tokens of a word to a meter.
     pub(super) fn count(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         // Paths to the offsets after the current one, at most as many as the longest token has bytes.
-        let mut ways: VecDeque<Option<TokenPath>> = VecDeque::new();
+        let mut paths: VecDeque<Option<TokenPath>> = VecDeque::new();
         let mut here = TokenPath { score: 0.0, tokens: 0, unknown: 0 };
         for (at, letter) in word.char_indices() {
             if at > 0 {
-                here = self.take_path(&mut ways, here);
+                here = self.take_path(&mut paths, here);
             }
-            self.extend_paths(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
+            self.extend_paths(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut paths);
             // Offsets inside a character are skipped, because no path ends there.
             for _ in 1..letter.len_utf8() {
-                ways.pop_front();
+                paths.pop_front();
             }
             if at % CHECK_INTERVAL < letter.len_utf8() {
-                self.check_budget(&ways, here, meter)?;
+                self.check_budget(&paths, here, meter)?;
             }
         }
         if !word.is_empty() {
-            here = self.take_path(&mut ways, here);
+            here = self.take_path(&mut paths, here);
         }
         meter.add(here.tokens + self.unknown_tokens(here.unknown))
     }
 
     /// Removes and returns the path to the next offset. Each offset has a path, at least by an unknown character.
-    fn take_path(&self, ways: &mut VecDeque<Option<TokenPath>>, before: TokenPath) -> TokenPath {
-        ways.pop_front().flatten().unwrap_or(before)
+    fn take_path(&self, paths: &mut VecDeque<Option<TokenPath>>, before: TokenPath) -> TokenPath {
+        paths.pop_front().flatten().unwrap_or(before)
     }
 
     /// Ends the count if every open path already has too many tokens.
     fn check_budget(
         &self,
-        ways: &VecDeque<Option<TokenPath>>,
+        paths: &VecDeque<Option<TokenPath>>,
         here: TokenPath,
         meter: &TokenMeter<'_>,
     ) -> Result<(), CountHalt> {
-        let open = ways.iter().flatten().chain(std::iter::once(&here));
+        let open = paths.iter().flatten().chain(std::iter::once(&here));
         let mut least = *meter;
-        least.add(open.map(|way| way.tokens).min().unwrap_or(0))
+        least.add(open.map(|path| path.tokens).min().unwrap_or(0))
     }
 
-    /// Improves the paths to the offsets that one token reaches from the current offset. The front of `ways` belongs to
+    /// Improves the paths to the offsets that one token reaches from the current offset. The front of `paths` belongs to
     /// the next offset.
     fn extend_paths(
         &self,
         rest: &[u8],
         letter: char,
         here: TokenPath,
-        ways: &mut VecDeque<Option<TokenPath>>,
+        paths: &mut VecDeque<Option<TokenPath>>,
     ) {
         let (mut node, mut alone) = (0, false);
         for (length, byte) in rest.iter().enumerate() {
@@ -137,13 +137,13 @@ impl UnigramModel {
             node = *next;
             if let Some((token, score)) = self.ends.get(node as usize).copied().flatten() {
                 alone |= length + 1 == letter.len_utf8();
-                improve_path(ways, length, self.extended_path(here, Some(token), score, length + 1));
+                improve_path(paths, length, self.extended_path(here, Some(token), score, length + 1));
             }
         }
         if !alone {
             let length = letter.len_utf8();
             improve_path(
-                ways,
+                paths,
                 length - 1,
                 self.extended_path(here, self.unknown, self.unknown_score, length),
             );
@@ -151,12 +151,12 @@ impl UnigramModel {
     }
 
     /// Returns a path extended by one token of `bytes` bytes.
-    fn extended_path(&self, way: TokenPath, token: Option<u32>, score: f64, bytes: usize) -> TokenPath {
-        let score = way.score + score;
+    fn extended_path(&self, path: TokenPath, token: Option<u32>, score: f64, bytes: usize) -> TokenPath {
+        let score = path.score + score;
         if token == self.unknown {
-            return TokenPath { score, unknown: way.unknown + bytes as u64, ..way };
+            return TokenPath { score, unknown: path.unknown + bytes as u64, ..path };
         }
-        TokenPath { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
+        TokenPath { score, tokens: path.tokens + self.unknown_tokens(path.unknown) + 1, unknown: 0 }
     }
 
     /// Returns the number of tokens for a run of unknown bytes: one, or one for each byte.
@@ -171,14 +171,14 @@ impl UnigramModel {
 }
 
 /// Replaces the path to an offset if the new one has a better score.
-fn improve_path(ways: &mut VecDeque<Option<TokenPath>>, place: usize, way: TokenPath) {
-    if ways.len() <= place {
-        ways.resize(place + 1, None);
+fn improve_path(paths: &mut VecDeque<Option<TokenPath>>, index: usize, path: TokenPath) {
+    if paths.len() <= index {
+        paths.resize(index + 1, None);
     }
-    if let Some(best) = ways.get_mut(place)
-        && best.is_none_or(|best| way.score > best.score)
+    if let Some(best) = paths.get_mut(index)
+        && best.is_none_or(|best| path.score > best.score)
     {
-        *best = Some(way);
+        *best = Some(path);
     }
 }
 
