@@ -56,14 +56,14 @@ fn key(number: u32) -> KeyRecord {
 
 /// Creates the keys: one as usual, the others as copies of its row, many per commit.
 fn fill(vault: &Stores) {
-    let said = AuditedChange {
+    let entry = AuditedChange {
         at: 1,
         who: "bench".to_owned(),
         what: "key.create".to_owned(),
         target: String::new(),
         change: serde_json::Value::Null,
     };
-    vault.keys.insert(&key(0), &said).unwrap();
+    vault.keys.insert(&key(0), &entry).unwrap();
     let row = vault.store.get(StoreTable::Keys, key(0).id.as_bytes()).unwrap().unwrap();
     let row = String::from_utf8(row).unwrap();
     let numbers: Vec<u32> = (1..KEYS).collect();
@@ -168,8 +168,8 @@ fn measure(c: &mut Criterion) {
     });
     for dialect in [Dialect::Chat, Dialect::Messages] {
         bench(c, &format!("a head with limits, {}", dialect.name()), || {
-            let standing = rate_limit::limit_status(&grant, now);
-            black_box(ResponseHead::new(200, &id).with_rate_limits(dialect, &standing, now, None));
+            let status = rate_limit::limit_status(&grant, now);
+            black_box(ResponseHead::new(200, &id).with_rate_limits(dialect, &status, now, None));
         });
     }
 }

@@ -256,9 +256,9 @@ impl SimulatorControl {
             Value::Array(rules) => rules,
             Value::Object(object) if object.contains_key("fault") => vec![Value::Object(object)],
             Value::Object(mut object) => {
-                let mut told =
+                let mut is_set =
                     |name: &str| object.remove(name).is_some_and(|value| value != Value::Bool(false));
-                let (clear, forget, release) = (told("clear"), told("forget"), told("release"));
+                let (clear, forget, release) = (is_set("clear"), is_set("forget"), is_set("release"));
                 let pace = object.remove("pace");
                 let rules = object.remove("rules").unwrap_or_else(|| json!([]));
                 if let Some(name) = object.keys().next() {

@@ -32,11 +32,11 @@ pub(super) fn status_error(native: bool, status: u16) -> Value {
 }
 
 /// Returns the error of a request that cannot be parsed.
-pub(super) fn invalid_request(native: bool, wrong: &RequestError) -> Value {
+pub(super) fn invalid_request(native: bool, error: &RequestError) -> Value {
     if native {
-        messages("invalid_request_error", &wrong.message)
+        messages("invalid_request_error", &error.message)
     } else {
-        vllm(400, "BadRequestError", &wrong.message, wrong.field)
+        vllm(400, "BadRequestError", &error.message, error.field)
     }
 }
 

@@ -166,16 +166,17 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(usize, ParsedHead)>> {
         let value = HeaderValue::from_bytes(header.value).map_err(|_| invalid_data("header value"))?;
         headers.append(name, value);
     }
-    let told =
+    let header_value =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
     let begun = ParsedHead {
-        keep: told("connection").is_none_or(|value| !value.contains("close")) && head.version == Some(1),
-        length: match told("content-length") {
+        keep: header_value("connection").is_none_or(|value| !value.contains("close"))
+            && head.version == Some(1),
+        length: match header_value("content-length") {
             Some(text) => text.parse().map_err(|_| invalid_data("content-length"))?,
             None => 0,
         },
-        chunked: told("transfer-encoding").is_some_and(|value| value.contains("chunked")),
-        expects: told("expect").is_some_and(|value| value.contains("100-continue")),
+        chunked: header_value("transfer-encoding").is_some_and(|value| value.contains("chunked")),
+        expects: header_value("expect").is_some_and(|value| value.contains("100-continue")),
         request: HttpRequest {
             method: head.method.unwrap_or_default().to_owned(),
             path: head.path.unwrap_or_default().to_owned(),

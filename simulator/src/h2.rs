@@ -90,11 +90,11 @@ impl Http2Writer {
         let Some(stream) = self.body.as_mut() else { return Ok(()) };
         while !self.queued.is_empty() {
             stream.reserve_capacity(self.queued.len());
-            let room = match poll_fn(|context| stream.poll_capacity(context)).await {
-                Some(room) => room.map_err(to_io_error)?,
+            let capacity = match poll_fn(|context| stream.poll_capacity(context)).await {
+                Some(capacity) => capacity.map_err(to_io_error)?,
                 None => return Err(io::ErrorKind::BrokenPipe.into()),
             };
-            let part = self.queued.split_to(room.min(self.queued.len())).freeze();
+            let part = self.queued.split_to(capacity.min(self.queued.len())).freeze();
             let last = end && self.queued.is_empty();
             stream.send_data(part, last).map_err(to_io_error)?;
             if last {

@@ -31,23 +31,23 @@ pub(super) struct ImageTask {
 /// Reads a request of the usual form: `size`, or `width` and `height`.
 pub(super) fn read(body: &[u8]) -> Result<ImageTask, RequestError> {
     let body: Value = serde_json::from_slice(body)?;
-    let wrong = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
+    let invalid = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
     let text = |name: &'static str| body.get(name).and_then(Value::as_str);
-    let prompt = text("prompt").ok_or_else(|| wrong("Field required: prompt", "prompt"))?;
+    let prompt = text("prompt").ok_or_else(|| invalid("Field required: prompt", "prompt"))?;
     let side = |name| body.get(name).and_then(Value::as_u64).and_then(|side| u32::try_from(side).ok());
     let (width, height) = match text("size") {
         Some(size) => size
             .split_once(['x', '*'])
             .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)))
-            .ok_or_else(|| wrong("size is not <width>x<height>", "size"))?,
+            .ok_or_else(|| invalid("size is not <width>x<height>", "size"))?,
         None => (side("width").unwrap_or(1024), side("height").unwrap_or(1024)),
     };
     if !(1..=MOST).contains(&width) || !(1..=MOST).contains(&height) {
-        return Err(wrong("size is out of range", "size"));
+        return Err(invalid("size is out of range", "size"));
     }
     let count = body.get("n").or_else(|| body.get("batch_size")).and_then(Value::as_u64).unwrap_or(1);
     if !(1..=10).contains(&count) {
-        return Err(wrong("n is out of range", "n"));
+        return Err(invalid("n is out of range", "n"));
     }
     Ok(ImageTask {
         model: text("model").unwrap_or("simulated").to_owned(),

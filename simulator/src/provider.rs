@@ -103,7 +103,7 @@ impl SimulatedProvider {
                 Ok(()) => self.generated(route, &ask, &faults),
                 Err(message) => bad_request(route, &RequestError { message, field: Some("model") }),
             },
-            Some(Err(wrong)) => bad_request(route, &wrong),
+            Some(Err(error)) => bad_request(route, &error),
             None => self.answer_without_prompt(route, request),
         };
         let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
@@ -120,10 +120,10 @@ impl SimulatedProvider {
                 (wish.model.clone(), IMAGE_TOKENS, Ok(wish.answer(self.options.seed, host)))
             })
         } else {
-            let heard = transcription::read(header("content-type").unwrap_or_default(), &request.body);
-            heard.map(|heard| {
-                let told = heard.answer(&self.options.name, self.options.seed);
-                (heard.model.clone(), heard.tokens(), told)
+            let task = transcription::read(header("content-type").unwrap_or_default(), &request.body);
+            task.map(|task| {
+                let result = task.answer(&self.options.name, self.options.seed);
+                (task.model.clone(), task.tokens(), result)
             })
         };
         let named = made.as_ref().map_or("", |(model, ..)| model.as_str());
@@ -135,7 +135,7 @@ impl SimulatedProvider {
             Err(message) => return bad_request(route, &RequestError { message, field: Some("model") }),
         }
         let good = match made {
-            Err(wrong) => bad_request(route, &wrong),
+            Err(error) => bad_request(route, &error),
             Ok((_, tokens, Ok(answer))) => {
                 shaping::plain(answer.to_string(), tokens, &faults, SimulatedDialect::Chat)
             }
@@ -211,7 +211,7 @@ impl SimulatedProvider {
                 }
                 script
             }
-            Err(wrong) => bad_request(route, &wrong),
+            Err(error) => bad_request(route, &error),
         };
         shaping::apply_byte_faults(
             faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good),
@@ -320,13 +320,13 @@ impl SimulatedProvider {
                     "tokens": (0..count).collect::<Vec<_>>(), "token_strs": null,
                 }),
             ),
-            Err(wrong) => bad_request(SimulatorRoute::Tokenize, &wrong),
+            Err(error) => bad_request(SimulatorRoute::Tokenize, &error),
         }
     }
 }
 
-fn bad_request(route: SimulatorRoute, wrong: &RequestError) -> ResponseScript {
-    ResponseScript::json(400, &error_body::invalid_request(route.is_messages(), wrong))
+fn bad_request(route: SimulatorRoute, error: &RequestError) -> ResponseScript {
+    ResponseScript::json(400, &error_body::invalid_request(route.is_messages(), error))
 }
 
 /// Returns the answer of a fault that replaces the good answer.

@@ -121,8 +121,8 @@ impl FaultRule {
             return false;
         }
         self.seen = self.seen.saturating_add(1);
-        let Some(turn) = self.seen.checked_sub(self.skip.saturating_add(1)) else { return false };
-        let takes = turn.is_multiple_of(self.every.max(1));
+        let Some(index) = self.seen.checked_sub(self.skip.saturating_add(1)) else { return false };
+        let takes = index.is_multiple_of(self.every.max(1));
         self.used = self.used.saturating_add(u32::from(takes));
         takes
     }

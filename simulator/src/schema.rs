@@ -137,10 +137,10 @@ fn integer(schema: &Map<String, Value>) -> Value {
     let bound = |name: &str| schema.get(name).and_then(Value::as_i64);
     let least = bound("minimum").or(bound("exclusiveMinimum").map(|least| least.saturating_add(1)));
     let most = bound("maximum").or(bound("exclusiveMaximum").map(|most| most.saturating_sub(1)));
-    let near = least.unwrap_or_else(|| most.map_or(1, |most| most.min(1)));
+    let base = least.unwrap_or_else(|| most.map_or(1, |most| most.min(1)));
     match bound("multipleOf").filter(|step| *step > 0) {
-        Some(step) => json!(near.saturating_add(step - 1).div_euclid(step).saturating_mul(step)),
-        None => json!(near),
+        Some(step) => json!(base.saturating_add(step - 1).div_euclid(step).saturating_mul(step)),
+        None => json!(base),
     }
 }
 

@@ -28,15 +28,15 @@ pub(super) struct TranscriptionTask {
 
 /// Parses a form. The parser is minimal and independent of the gateway's, so that neither hides bugs of the other.
 pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask, RequestError> {
-    let wrong = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
+    let invalid = |message: &str, field| RequestError { message: message.to_owned(), field: Some(field) };
     let boundary = content_type
         .split_once("boundary=")
         .map(|(_, rest)| rest.split(';').next().unwrap_or_default().trim_matches('"'))
-        .ok_or_else(|| wrong("no boundary", "content-type"))?;
+        .ok_or_else(|| invalid("no boundary", "content-type"))?;
     let delimiter = format!("\r\n--{boundary}");
     let whole = [b"\r\n", body].concat();
     let marks: Vec<usize> = memchr::memmem::find_iter(&whole, delimiter.as_bytes()).collect();
-    let mut heard = TranscriptionTask {
+    let mut task = TranscriptionTask {
         model: String::new(),
         hash: 0,
         format: "json".to_owned(),
@@ -54,24 +54,24 @@ pub(super) fn read(content_type: &str, body: &[u8]) -> Result<TranscriptionTask,
         let head = String::from_utf8_lossy(head);
         let text = || String::from_utf8_lossy(content).into_owned();
         match head.split("name=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default() {
-            "model" => heard.model = text(),
-            "response_format" => heard.format = text(),
-            "language" => heard.language = Some(text()),
-            "timestamp_granularities[]" => heard.words |= content == b"word",
+            "model" => task.model = text(),
+            "response_format" => task.format = text(),
+            "language" => task.language = Some(text()),
+            "timestamp_granularities[]" => task.words |= content == b"word",
             "file" => file = Some(content),
             _ => {}
         }
     }
-    let file = file.ok_or_else(|| wrong("Field required: file", "file"))?;
+    let file = file.ok_or_else(|| invalid("Field required: file", "file"))?;
     let mut meter = AudioMeter::default();
     meter.push(file);
-    let sound = meter.end().map_err(|_| wrong("The file is no audio", "file"))?;
-    heard.seconds = sound.seconds.and_then(|seconds| seconds.to_f64()).unwrap_or(1.0);
-    heard.hash = fold_hash(0, file);
-    if heard.model.is_empty() {
-        return Err(wrong("Field required: model", "model"));
+    let sound = meter.end().map_err(|_| invalid("The file is no audio", "file"))?;
+    task.seconds = sound.seconds.and_then(|seconds| seconds.to_f64()).unwrap_or(1.0);
+    task.hash = fold_hash(0, file);
+    if task.model.is_empty() {
+        return Err(invalid("Field required: model", "model"));
     }
-    Ok(heard)
+    Ok(task)
 }
 
 impl TranscriptionTask {

@@ -32,8 +32,8 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, Requ
     let texts = texts(body, if native { "inputs" } else { "input" })?;
     let length = length(body)?;
     let packed = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
-    let told = |vector: Vec<f32>| if packed { json!(pack(&vector)) } else { numbers(&vector) };
-    let vectors = texts.iter().map(|text| told(vector(text, length)));
+    let encode = |vector: Vec<f32>| if packed { json!(pack(&vector)) } else { numbers(&vector) };
+    let vectors = texts.iter().map(|text| encode(vector(text, length)));
     let counts: Vec<u64> = texts.iter().map(|text| token_count(text)).collect();
     let (all, longest) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
     if native {
@@ -135,8 +135,8 @@ fn vector(text: &str, length: usize) -> Vec<f32> {
     let mut sum = vec![0.0_f64; length];
     for word in words(text) {
         let mut draw = SeededRng::new(fold_hash(0, word.as_bytes()));
-        for place in &mut sum {
-            *place += draw.next() as f64 / u64::MAX as f64 - 0.5;
+        for component in &mut sum {
+            *component += draw.next() as f64 / u64::MAX as f64 - 0.5;
         }
     }
     let norm = sum.iter().map(|value| value * value).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);

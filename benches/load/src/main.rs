@@ -153,8 +153,8 @@ fn compare(options: &Options) -> Result<(), String> {
         // Warm-up: fills pools and touches pages before the measurement.
         bench.targets.iter().for_each(|target| drop(sample(target, &scenario, 0.5)));
         for round in 0..options.rounds {
-            for turn in 0..rows.len() {
-                let at = (turn + round) % rows.len();
+            for offset in 0..rows.len() {
+                let at = (offset + round) % rows.len();
                 let (Some(row), Some(target)) = (rows.get_mut(at), bench.targets.get(at)) else { continue };
                 row.samples.push(sample(target, &scenario, options.seconds));
             }

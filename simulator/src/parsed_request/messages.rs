@@ -38,7 +38,7 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Pa
     let prompt = if begun.is_some() { before } else { messages };
     let turns: Vec<&Value> = body.system.iter().chain(prompt).collect();
     let thinks = body.thinking.as_ref().and_then(|thinking| thinking.get("type")?.as_str());
-    let told = |name: &str| body.tool_choice.as_ref().and_then(|choice| choice.get(name));
+    let choice_field = |name: &str| body.tool_choice.as_ref().and_then(|choice| choice.get(name));
     let schema = body.output_config.as_ref().and_then(|output| output.pointer("/format/schema"));
     Ok(ParsedRequest {
         model,
@@ -51,15 +51,15 @@ pub(super) fn read(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Pa
         reasoning: matches!(thinks, Some("enabled" | "adaptive")),
         form: schema.cloned().map_or(AnswerFormat::Text, AnswerFormat::Schema),
         tools: tools.iter().filter_map(tool).collect(),
-        choice: match told("type").and_then(Value::as_str) {
+        choice: match choice_field("type").and_then(Value::as_str) {
             Some("none") => ToolChoice::None,
             Some("any") => ToolChoice::Required,
-            Some("tool") => told("name")
+            Some("tool") => choice_field("name")
                 .and_then(Value::as_str)
                 .map_or(ToolChoice::Required, |name| ToolChoice::Named(name.to_owned())),
             _ => ToolChoice::Auto,
         },
-        parallel: !told("disable_parallel_tool_use").and_then(Value::as_bool).unwrap_or(false),
+        parallel: !choice_field("disable_parallel_tool_use").and_then(Value::as_bool).unwrap_or(false),
         asked: prompt
             .last()
             .filter(|turn| role(turn) == "user")
