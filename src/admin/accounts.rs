@@ -68,8 +68,8 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 }
 
 fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Result<(), ApiError> {
-    let said = asked.audit_entry("account.create", &account.id, account_to_json(account));
-    vault.accounts.insert(account, &said).map_err(|error| match error {
+    let entry = asked.audit_entry("account.create", &account.id, account_to_json(account));
+    vault.accounts.insert(account, &entry).map_err(|error| match error {
         StoreError::Guard { .. } => {
             ApiError::with_message(ErrorCode::Conflict, "There is an account of this id already.")
                 .with_param("id")

@@ -326,12 +326,12 @@ fn correction_act(
 }
 
 async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
-    let mut told = format::balances_to_json(account, &ledger.current_balance(account).await?);
-    if let Some(members) = told.as_object_mut() {
+    let mut balances = format::balances_to_json(account, &ledger.current_balance(account).await?);
+    if let Some(members) = balances.as_object_mut() {
         members.insert("id".to_owned(), id.into());
         members.insert("entry".to_owned(), entry.into());
     }
-    Ok(told)
+    Ok(balances)
 }
 
 fn adjustment_refusal(why: AdjustmentError) -> ApiError {
@@ -359,18 +359,19 @@ fn adjustment_refusal(why: AdjustmentError) -> ApiError {
 /// Reads `credits` or `kwh` (exactly one of them is required) in the smallest unit of the wallet.
 fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
-    let (field, wallet, places, value) = match (given("credits"), given("kwh")) {
+    let (field, wallet, decimal_places, value) = match (given("credits"), given("kwh")) {
         (Some(value), None) => ("credits", Wallet::Credits, 6, value),
         (None, Some(value)) => ("kwh", Wallet::Energy, 9, value),
         _ => return Err(ApiError::invalid("credits", "Give either credits or kwh.")),
     };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let decimal = Decimal::from_str_exact(&text).ok().filter(|_| value.is_string() || value.is_number());
-    let wrong = || format!("{field} has to be a number of 0 or more, with at most {places} decimals.");
+    let message =
+        || format!("{field} has to be a number of 0 or more, with at most {decimal_places} decimals.");
     let amount = decimal
         .filter(|decimal| *decimal >= Decimal::ZERO)
         .and_then(|decimal| format::to_amount(wallet, decimal));
-    let amount = amount.ok_or_else(|| ApiError::invalid(field, wrong()))?;
+    let amount = amount.ok_or_else(|| ApiError::invalid(field, message()))?;
     Ok((field, wallet, amount))
 }
 

@@ -109,9 +109,9 @@ pub async fn run_store_request(
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {
     let app = app.clone();
-    let turn = move || {
+    let task = move || {
         let mut done = {
-            let _turn = app.key_write_lock.lock();
+            let _guard = app.key_write_lock.lock();
             let done = work(&app.stores, &asked)?;
             match &done.cache_update {
                 CacheUpdate::None => {}
@@ -137,5 +137,5 @@ pub async fn run_store_request(
         }
         Ok(done)
     };
-    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+    tokio::task::spawn_blocking(task).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }

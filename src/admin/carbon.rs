@@ -21,7 +21,7 @@ const QUERY: [&str; 4] = ["account", "from", "to", "accounts"];
 /// Grams in a tonne.
 const GRAMS_PER_TONNE: u32 = 1_000_000;
 /// Decimal places of an intensity.
-const INTENSITY_PLACES: u32 = 9;
+const INTENSITY_SCALE: u32 = 9;
 
 /// Routes of the carbon report.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
@@ -159,7 +159,7 @@ fn report_sums(sums: &InvoiceSums) -> Map<String, Value> {
         let ratio = amount.checked_mul(Decimal::from(scale)).and_then(|amount| amount.checked_div(divisor));
         ratio
             .filter(|_| divisor > Decimal::ZERO)
-            .map_or(Value::Null, |ratio| exact(ratio.round_dp(INTENSITY_PLACES)))
+            .map_or(Value::Null, |ratio| exact(ratio.round_dp(INTENSITY_SCALE)))
     };
     let tonnes =
         |grams: Decimal| exact(grams.checked_div(Decimal::from(GRAMS_PER_TONNE)).unwrap_or_default());

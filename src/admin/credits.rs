@@ -65,14 +65,14 @@ pub fn statement_json(monthly: &MonthlyStatement) -> Value {
         row.insert("account".to_owned(), (**name).into());
         let keys =
             monthly.statement.account_rows(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
-                let mut told = sums_json(of);
-                told.insert("key".to_owned(), (**key).into());
-                Value::Object(told)
+                let mut members = sums_json(of);
+                members.insert("key".to_owned(), (**key).into());
+                Value::Object(members)
             });
         let models = monthly.statement.models(name).map(|(model, of)| {
-            let mut told = sums_json(of);
-            told.insert("model".to_owned(), (**model).into());
-            Value::Object(told)
+            let mut members = sums_json(of);
+            members.insert("model".to_owned(), (**model).into());
+            Value::Object(members)
         });
         row.insert("keys".to_owned(), keys.collect());
         row.insert("models".to_owned(), models.collect());
@@ -93,7 +93,7 @@ pub fn statement_json(monthly: &MonthlyStatement) -> Value {
 /// Returns the sums of one row as JSON. Amounts that may have many digits are strings.
 fn sums_json(of: &StatementSums) -> Map<String, Value> {
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
-    let scaled = |amount: i128, places: u32| exact(Decimal::from_i128_with_scale(amount, places));
+    let scaled = |amount: i128, scale: u32| exact(Decimal::from_i128_with_scale(amount, scale));
     let members = [
         ("requests", of.requests.into()),
         ("requests_not_charged", of.uncharged.into()),
@@ -121,8 +121,8 @@ fn sums_json(of: &StatementSums) -> Map<String, Value> {
 /// # Errors
 /// Returns 400 if the text is not a month.
 pub fn parse_month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
-    let wrong = || ApiError::invalid("month", "month has to be a month such as 2026-11.");
-    text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(wrong))
+    let invalid = || ApiError::invalid("month", "month has to be a month such as 2026-11.");
+    text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(invalid))
 }
 
 /// Parses the day of a query; today by default.
@@ -130,8 +130,8 @@ pub fn parse_month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
 /// # Errors
 /// Returns 400 if the text is not a day.
 pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
-    let wrong = || ApiError::invalid("day", "day has to be a day such as 2026-11-22.");
-    text.map_or_else(|| Ok(UtcDay::from_unix(now)), |text| UtcDay::parse(text).ok_or_else(wrong))
+    let invalid = || ApiError::invalid("day", "day has to be a day such as 2026-11-22.");
+    text.map_or_else(|| Ok(UtcDay::from_unix(now)), |text| UtcDay::parse(text).ok_or_else(invalid))
 }
 
 /// Query parameters of the request that lists balances.
@@ -222,14 +222,14 @@ async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply
 
 async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let wrong = || {
+    let invalid = || {
         ApiError::invalid(
             "after",
             "after has to be the number of an entry, or several with commas between them.",
         )
     };
     let after = asked.query("after", &LINES_QUERY)?.unwrap_or("0");
-    let after = parse_position(after).ok_or_else(wrong)?;
+    let after = parse_position(after).ok_or_else(invalid)?;
     let page = run_blocking(move || report::page_text(&store, &after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }

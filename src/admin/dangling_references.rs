@@ -106,11 +106,11 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
     let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_refusal)?;
-    let told = |found: OwnerWarnings| {
+    let to_json = |found: OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "key" } else { "account" };
         json!({ whose: found.id, "name": found.name, "warnings": found.warnings })
     };
-    Ok(json!({ "data": found.into_iter().map(told).collect::<Vec<_>>() }))
+    Ok(json!({ "data": found.into_iter().map(to_json).collect::<Vec<_>>() }))
 }
 
 /// Returns the warnings for a store that no gateway has open, as sentences. Warnings that need a running gateway are
@@ -125,12 +125,12 @@ pub fn store_warnings(
 ) -> Result<Vec<String>, StoreError> {
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
     let found = collect_warnings(&keys, &accounts, now, &|name| catalog.classify_name(name), &|_, _| None)?;
-    let told = |found: &OwnerWarnings| {
+    let sentences = |found: &OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
-        let told = |warning: &String| format!("{whose} {}: {warning}", found.id);
-        found.warnings.iter().map(told).collect::<Vec<_>>()
+        let sentence = |warning: &String| format!("{whose} {}: {warning}", found.id);
+        found.warnings.iter().map(sentence).collect::<Vec<_>>()
     };
-    Ok(found.iter().flat_map(told).collect())
+    Ok(found.iter().flat_map(sentences).collect())
 }
 
 /// Kind of the object that a warning is about.

@@ -44,11 +44,11 @@ impl<T> PatchValue<T> {
     }
 
     /// Replaces the stored value by the new one, unless the field is absent.
-    pub fn apply_to(self, place: &mut Option<T>) {
+    pub fn apply_to(self, stored: &mut Option<T>) {
         match self {
             Self::Absent => {}
-            Self::Null => *place = None,
-            Self::Some(value) => *place = Some(value),
+            Self::Null => *stored = None,
+            Self::Some(value) => *stored = Some(value),
         }
     }
 }

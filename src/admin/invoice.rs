@@ -199,7 +199,7 @@ fn invoice_json(
         "lines": lines_json(figures),
         "keys": rows("key", figures.keys.iter().map(|(key, sums)| (&**key, sums))),
         "days": rows("day", figures.days.iter().map(|(day, sums)| (&**day, sums))),
-        "locations": rows("location", figures.locations.iter().map(|(place, sums)| (&**place, sums))),
+        "locations": rows("location", figures.locations.iter().map(|(location, sums)| (&**location, sums))),
         "total": Value::Object(sums_json(&figures.total)),
         "net_eur": totals.net.to_string(),
         "vat_percent": exact(vat_percent),
@@ -253,7 +253,7 @@ fn exact(decimal: Decimal) -> String {
 /// Returns the sums of a row as JSON. Amounts that may have many digits are strings.
 pub(super) fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     let of = &sums.usage.billed;
-    let scaled = |amount: i128, places| Decimal::from_i128_with_scale(amount, places).normalize().to_string();
+    let scaled = |amount: i128, scale| Decimal::from_i128_with_scale(amount, scale).normalize().to_string();
     let members: [(&str, Value); 19] = [
         ("requests", of.requests.into()),
         ("requests_not_charged", of.uncharged.into()),

@@ -168,8 +168,8 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         revoked: None,
     };
     wanted.apply_to(&mut record);
-    let said = asked.audit_entry("key.create", &record.id, key_fields(&record));
-    vault.keys.insert(&record, &said).map_err(store_refusal)?;
+    let entry = asked.audit_entry("key.create", &record.id, key_fields(&record));
+    vault.keys.insert(&record, &entry).map_err(store_refusal)?;
     let account = made.then(|| Box::new(account));
     Ok(AdminResponse {
         status: 201,
@@ -211,8 +211,8 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 
 fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
-    let said = asked.audit_entry("key.revoke", &asked.id, json!({}));
-    let already = match vault.keys.revoke(&asked.id, &said).map_err(store_refusal)? {
+    let entry = asked.audit_entry("key.revoke", &asked.id, json!({}));
+    let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_refusal)? {
         RevokeOutcome::UnknownKey => return Err(key_not_found()),
         found => found == RevokeOutcome::AlreadyRevoked,
     };

@@ -73,11 +73,11 @@ async fn entries(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Resul
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
     let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
         .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
-    let wrong = || ApiError::invalid("after", "after: expected the number of an entry of the period");
-    let after = asked.query("after", &QUERY)?.map(|text| text.parse::<u64>().map_err(|_| wrong()));
+    let invalid = || ApiError::invalid("after", "after: expected the number of an entry of the period");
+    let after = asked.query("after", &QUERY)?.map(|text| text.parse::<u64>().map_err(|_| invalid()));
     let (store, after) = (ledger.store.clone(), after.transpose()?);
     let page = run_blocking(move || entries_of_period(&store, range, account.as_deref(), after)).await?;
-    let page = page.ok_or_else(wrong)?;
+    let page = page.ok_or_else(invalid)?;
     let data: Vec<Value> = page.entries.into_iter().map(entry_json).collect();
     Ok(LedgerReply::Json(200, json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }

@@ -58,16 +58,16 @@ pub struct ReloadOutcome {
 /// # Errors
 /// Returns every mistake in the new configuration.
 pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, String> {
-    let (fresh, kept) = (source.clone(), app.clone());
+    let (loader, state) = (source.clone(), app.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {
         let mut warnings = Vec::new();
         let read = || {
-            let loaded = fresh()?;
+            let loaded = loader()?;
             warnings = loaded.warnings;
             Ok(loaded.settings)
         };
-        kept.reload(read, &runtime).map(|changes| (changes, warnings))
+        state.reload(read, &runtime).map(|changes| (changes, warnings))
     };
     let swapped =
         tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
@@ -99,10 +99,10 @@ fn log_text(changes: &[ConfigChange]) -> String {
         Some(_) if change.is_address() => "***".to_owned(),
         Some(value) => value.clone(),
     };
-    let told = |change: &ConfigChange| {
+    let describe = |change: &ConfigChange| {
         format!("{}: {} -> {}", change.key, side(change, &change.old), side(change, &change.new))
     };
-    let mut all: Vec<String> = changes.iter().take(MAX_LOGGED).map(told).collect();
+    let mut all: Vec<String> = changes.iter().take(MAX_LOGGED).map(describe).collect();
     if changes.len() > MAX_LOGGED {
         all.push(format!("{} more", changes.len() - MAX_LOGGED));
     }

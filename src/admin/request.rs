@@ -87,9 +87,9 @@ impl AdminRequest {
     /// Returns the parameter `limit`: the maximum number of rows on a page.
     pub(super) fn limit(&self, known: &[&str]) -> Result<usize, ApiError> {
         let Some(text) = self.query("limit", known)? else { return Ok(PAGE_ROWS) };
-        let wrong =
+        let invalid =
             || ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
-        text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(wrong)
+        text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(invalid)
     }
 }
 

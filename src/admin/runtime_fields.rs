@@ -34,12 +34,12 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
 }
 
 fn usage_figures(tally: &UsageLimiter, now: Duration) -> Value {
-    let (working, debt, standing) = tally.current_status(now);
+    let (working, debt, status) = tally.current_status(now);
     let spent = tally.spend_record(now);
     json!({
         "requests_at_work": working,
-        "requests_left": standing.requests.map(|gauge| gauge.remaining),
-        "tokens_left": standing.tokens.map(|gauge| gauge.remaining),
+        "requests_left": status.requests.map(|gauge| gauge.remaining),
+        "tokens_left": status.tokens.map(|gauge| gauge.remaining),
         "tokens_owed": debt,
         "spent_today": account_json::format_credits(spent.day),
         "spent_this_month": account_json::format_credits(spent.month),

@@ -20,24 +20,21 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Returns a sentence for the operator if the export fails. A folder without a manifest is not an archive.
-pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Result<BackupReport, String> {
-    let store = place.open_store()?;
+pub fn export_archive(
+    data_paths: &DataPaths,
+    to: &Path,
+    progress: &Progress,
+) -> Result<BackupReport, String> {
+    let store = data_paths.open_store()?;
     // Opening the ledger brings its replica files up to date with the store.
-    let ledger = LedgerStore::open(store.clone(), Some(&place.ledger_path()))
+    let ledger = LedgerStore::open(store.clone(), Some(&data_paths.ledger_path()))
         .map_err(|error| store_error_message(&error))?;
     let repaired = ledger.take_repairs().len() as u64;
     let brake = Throttle::with_progress(progress);
-    let contents = Some(place.open_contents(&store)?).filter(StoredContents::has_bucket);
-    let report = ArchiveWriter {
-        data_paths: place,
-        to,
-        throttle: brake,
-        progress,
-        live: None,
-        contents,
-        files: Vec::new(),
-    }
-    .write_archive(&store)?;
+    let contents = Some(data_paths.open_contents(&store)?).filter(StoredContents::has_bucket);
+    let report =
+        ArchiveWriter { data_paths, to, throttle: brake, progress, live: None, contents, files: Vec::new() }
+            .write_archive(&store)?;
     Ok(BackupReport { repaired_replica_parts: repaired, ..report })
 }
 
@@ -47,7 +44,7 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
 /// # Errors
 /// The same as those of [`export_archive`].
 pub fn export_live(
-    place: &DataPaths,
+    data_paths: &DataPaths,
     store: &Arc<dyn Store>,
     to: &Path,
     last: Option<&Path>,
@@ -55,7 +52,7 @@ pub fn export_live(
 ) -> Result<BackupReport, String> {
     let works = Some(last.map(Path::to_owned));
     ArchiveWriter {
-        data_paths: place,
+        data_paths,
         to,
         throttle: brake,
         progress: &Progress::hidden(),
@@ -84,7 +81,7 @@ impl ArchiveWriter<'_, '_> {
         let to = self.to;
         let failed =
             |error: std::io::Error| format!("The archive {} cannot be written: {error}.", to.display());
-        let said = |error: StoreError| store_error_message(&error);
+        let to_message = |error: StoreError| store_error_message(&error);
         if !file_copy::is_empty_dir(to).map_err(failed)? {
             return Err(format!("{} is not empty: an archive needs a folder of its own.", to.display()));
         }
@@ -108,7 +105,8 @@ impl ArchiveWriter<'_, '_> {
         // The file records are read after the rows are copied: contents that the rows refer to either exist now, or
         // were deleted since.
         let mut records = Vec::new();
-        for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
+        for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone()))
+            .map_err(to_message)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
         self.progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
         for record in &records {

@@ -63,13 +63,13 @@ pub fn copy(from: &Path, to: &Path, brake: &mut Throttle<'_>) -> Result<FileDige
 
 /// Copies at most the first `most` bytes of a file, like [`copy`].
 pub fn copy_prefix(from: &Path, to: &Path, most: u64, brake: &mut Throttle<'_>) -> Result<FileDigest> {
-    let aside = PathBuf::from(format!("{}.part", to.display()));
+    let temporary = PathBuf::from(format!("{}.part", to.display()));
     let from = File::open(from)?;
-    let mut summing = DigestWriter::new(create_private(&aside, true)?);
+    let mut summing = DigestWriter::new(create_private(&temporary, true)?);
     copy_bytes(&mut from.take(most), &mut summing, brake)?;
     let (file, sum) = summing.finish();
     file.sync_all()?;
-    fs::rename(&aside, to)?;
+    fs::rename(&temporary, to)?;
     Ok(sum)
 }
 

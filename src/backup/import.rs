@@ -24,20 +24,24 @@ const READ_BUFFER: usize = 256 << 10;
 ///
 /// # Errors
 /// Returns a sentence for the operator if the restore fails. If the archive is damaged, nothing was written.
-pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Result<BackupReport, String> {
-    let folder = &place.storage.path;
+pub fn import_archive(
+    data_paths: &DataPaths,
+    from: &Path,
+    progress: &Progress,
+) -> Result<BackupReport, String> {
+    let folder = &data_paths.storage.path;
     let failed = |error: std::io::Error| format!("{} cannot be restored to: {error}.", folder.display());
-    let said = |error: StoreError| store_error_message(&error);
-    if database_options(&place.storage).is_none() && place.store_path().exists() {
+    let to_message = |error: StoreError| store_error_message(&error);
+    if database_options(&data_paths.storage).is_none() && data_paths.store_path().exists() {
         return Err(format!("There is a store in {} already: restore to an empty folder.", folder.display()));
     }
     let files = manifest::read_and_verify(from, progress)?;
-    let pepper = place.storage.pepper.is_some();
+    let pepper = data_paths.storage.pepper.is_some();
     let target = |name: &str| -> Option<PathBuf> {
         match name.split_once('/') {
-            Some((LEDGER_FOLDER, file)) => Some(place.ledger_path().join(file)),
-            Some((FILES_FOLDER, file)) => Some(place.files.join(file)),
-            None if name == PEPPER_FILE && !pepper => Some(place.pepper_path()),
+            Some((LEDGER_FOLDER, file)) => Some(data_paths.ledger_path().join(file)),
+            Some((FILES_FOLDER, file)) => Some(data_paths.files.join(file)),
+            None if name == PEPPER_FILE && !pepper => Some(data_paths.pepper_path()),
             _ => None,
         }
     };
@@ -45,7 +49,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     let mut brake = Throttle::with_progress(progress);
     // Existing files are checked before anything is written, because they may be the only copy.
     check_present_files(plain, &mut brake, progress)?;
-    for folder in [folder.clone(), place.ledger_path(), place.files.clone()] {
+    for folder in [folder.clone(), data_paths.ledger_path(), data_paths.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
     }
     let missing = || plain().filter(|(_, _, to)| !to.exists());
@@ -56,26 +60,26 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
             file_copy::copy(&from.join(name), &to, &mut brake).map_err(failed)?;
         }
     }
-    for folder in [&place.ledger_path(), &place.files] {
+    for folder in [&data_paths.ledger_path(), &data_paths.files] {
         file_copy::sync_dir(folder).map_err(failed)?;
     }
-    let import = TargetStore::open(place)?;
+    let import = TargetStore::open(data_paths)?;
     let rows = from.join(manifest::ROWS_FILE);
     progress.begin_stage("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
     let rows = ProgressReader { inner: File::open(rows).map_err(failed)?, progress };
     let mut rows = BufReader::with_capacity(READ_BUFFER, rows);
-    let rows = penstock_storage::import(&*import.store, &mut rows).map_err(said)?;
+    let rows = penstock_storage::import(&*import.store, &mut rows).map_err(to_message)?;
     progress.finish_stage();
-    let contents = place.open_contents(&import.store)?;
+    let contents = data_paths.open_contents(&import.store)?;
     let records = FileStore::new(import.store.clone());
     let gone = delete_missing(&records, &files, &contents)?;
     move_to_bucket(&records, &contents)?;
-    if let Some(id) = records.directory_id().map_err(said)?.filter(|_| !contents.has_bucket()) {
-        note_imported_folder(&place.files, &id).map_err(failed)?;
+    if let Some(id) = records.directory_id().map_err(to_message)?.filter(|_| !contents.has_bucket()) {
+        note_imported_folder(&data_paths.files, &id).map_err(failed)?;
     }
     // The rows of the store must not be open any more once it is complete.
     drop((records, contents));
-    import.finish(place)?;
+    import.finish(data_paths)?;
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { dropped_files: gone, ..backup_report(rows, &files) })
 }
@@ -95,32 +99,32 @@ enum TargetKind {
 }
 
 impl TargetStore {
-    fn open(place: &DataPaths) -> Result<Self, String> {
-        let said = |error: StoreError| store_error_message(&error);
-        let engine = match store_location(&place.storage) {
+    fn open(data_paths: &DataPaths) -> Result<Self, String> {
+        let to_message = |error: StoreError| store_error_message(&error);
+        let engine = match store_location(&data_paths.storage) {
             StoreLocation::Folder(engine) => engine,
             StoreLocation::Database(options) => {
-                let store = penstock_storage::begin_import(&options).map_err(said)?;
+                let store = penstock_storage::begin_import(&options).map_err(to_message)?;
                 return Ok(Self { store, kind: TargetKind::Database(options) });
             }
         };
-        let folder = place.storage.path.join("store.import");
+        let folder = data_paths.storage.path.join("store.import");
         if folder.exists() {
             fs::remove_dir_all(&folder)
                 .map_err(|error| format!("{} cannot be removed: {error}.", folder.display()))?;
         }
-        let store = (engine.open)(&folder, place.store_options()).map_err(said)?;
+        let store = (engine.open)(&folder, data_paths.store_options()).map_err(to_message)?;
         Ok(Self { store, kind: TargetKind::Folder(folder) })
     }
 
     /// Closes the store and marks it as complete.
-    fn finish(self, place: &DataPaths) -> Result<(), String> {
+    fn finish(self, data_paths: &DataPaths) -> Result<(), String> {
         drop(self.store);
         match self.kind {
             TargetKind::Database(options) => {
                 penstock_storage::finish_import(&options).map_err(|error| store_error_message(&error))
             }
-            TargetKind::Folder(folder) => fs::rename(&folder, place.store_path())
+            TargetKind::Folder(folder) => fs::rename(&folder, data_paths.store_path())
                 .map_err(|error| format!("{} cannot be renamed: {error}.", folder.display())),
         }
     }
@@ -169,7 +173,7 @@ fn delete_missing(
     files: &[(String, FileDigest)],
     contents: &StoredContents,
 ) -> Result<u64, String> {
-    let said = |error: StoreError| store_error_message(&error);
+    let to_message = |error: StoreError| store_error_message(&error);
     let there: HashSet<&str> = files.iter().filter_map(|(name, _)| name.strip_prefix("files/")).collect();
     let mut lost = Vec::new();
     for_each_file(store, |record| {
@@ -177,7 +181,7 @@ fn delete_missing(
             lost.push(record.clone());
         }
     })
-    .map_err(said)?;
+    .map_err(to_message)?;
     let mut gone = 0;
     for record in &lost {
         // An archive that a running gateway made does not contain the contents of a bucket, so they may still be in the
@@ -185,7 +189,7 @@ fn delete_missing(
         if contents.is_in_bucket(record).map_err(|error| bucket_error(&error))? {
             continue;
         }
-        store.delete(record).map_err(said)?;
+        store.delete(record).map_err(to_message)?;
         gone += 1;
     }
     Ok(gone)

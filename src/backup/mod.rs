@@ -84,11 +84,11 @@ impl DataPaths {
                     .map_err(|error| store_error_message(&error));
             }
         };
-        let said = |error: StoreError| store_error_message(&error);
-        if !penstock_storage::check_postgres(&options).map_err(said)?.has_tables {
+        let to_message = |error: StoreError| store_error_message(&error);
+        if !penstock_storage::check_postgres(&options).map_err(to_message)?.has_tables {
             return Err("There is no store in the database yet.".to_owned());
         }
-        penstock_storage::open_postgres(&options).map_err(said)
+        penstock_storage::open_postgres(&options).map_err(to_message)
     }
 
     /// Opens the storage of the contents of uploaded files.

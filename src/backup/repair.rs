@@ -31,9 +31,9 @@ pub struct RepairReport {
 ///
 /// # Errors
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
-pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
+pub fn repair_store(data_paths: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
-    let repair_rows = match store_location(&place.storage) {
+    let repair_rows = match store_location(&data_paths.storage) {
         StoreLocation::Folder(engine) => engine.repair.ok_or(
             "A store of this engine is not repaired: restore it from an archive (`penstock store import`).",
         )?,
@@ -46,35 +46,36 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     if !file_copy::is_empty_dir(to).map_err(failed)? {
         return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }
-    let new = place.relocated(to);
+    let new = data_paths.relocated(to);
     for folder in [to.to_owned(), new.ledger_path(), new.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
     }
     progress.begin_stage("Rows", ProgressUnit::Rows, None);
     let mut read = |rows| progress.advance(rows);
-    let rows = repair_rows(&place.store_path(), &new.store_path(), place.store_options(), &mut read)
-        .map_err(|error| store_error_message(&error))?;
+    let rows =
+        repair_rows(&data_paths.store_path(), &new.store_path(), data_paths.store_options(), &mut read)
+            .map_err(|error| store_error_message(&error))?;
     let mut brake = Throttle::with_progress(progress);
-    let months = file_copy::file_names(&place.ledger_path()).map_err(failed)?;
-    let bytes = file_copy::total_size(months.iter().map(|name| place.ledger_path().join(name)));
+    let months = file_copy::file_names(&data_paths.ledger_path()).map_err(failed)?;
+    let bytes = file_copy::total_size(months.iter().map(|name| data_paths.ledger_path().join(name)));
     progress.begin_stage("Ledger", ProgressUnit::Bytes, Some(bytes));
-    if place.pepper_path().exists() {
-        file_copy::copy(&place.pepper_path(), &new.pepper_path(), &mut Throttle::unlimited())
+    if data_paths.pepper_path().exists() {
+        file_copy::copy(&data_paths.pepper_path(), &new.pepper_path(), &mut Throttle::unlimited())
             .map_err(failed)?;
     }
     for name in months {
-        file_copy::copy(&place.ledger_path().join(&name), &new.ledger_path().join(&name), &mut brake)
+        file_copy::copy(&data_paths.ledger_path().join(&name), &new.ledger_path().join(&name), &mut brake)
             .map_err(failed)?;
     }
     let store = new.open_store()?;
     let mut contents = Vec::new();
     for_each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
         .map_err(|error: StoreError| store_error_message(&error))?;
-    let bytes = file_copy::total_size(contents.iter().map(|id| place.files.join(id)));
+    let bytes = file_copy::total_size(contents.iter().map(|id| data_paths.files.join(id)));
     progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
     for id in contents {
         // Damaged contents are copied too: they are never served, but may be all that remains.
-        file_copy::copy(&place.files.join(&id), &new.files.join(&id), &mut brake).ok();
+        file_copy::copy(&data_paths.files.join(&id), &new.files.join(&id), &mut brake).ok();
     }
     file_copy::sync_dir(&new.ledger_path()).and_then(|()| file_copy::sync_dir(&new.files)).map_err(failed)?;
     progress.finish_stage();

@@ -45,8 +45,8 @@ impl ExportJob<'_> {
             format!("The folder of the archives {} cannot be used: {error}.", self.folder.display())
         };
         file_copy::create_private_dir(&self.folder).map_err(failed)?;
-        let aside = self.folder.join(TEMPORARY_FOLDER);
-        remove_dir(&aside).map_err(failed)?;
+        let temporary = self.folder.join(TEMPORARY_FOLDER);
+        remove_dir(&temporary).map_err(failed)?;
         let last = list_archives(&self.folder).map_err(failed)?.pop().map(|name| self.folder.join(name));
         let folder = Throttle::existing_ancestor(&self.folder);
         let brake = Throttle::new(ThrottleLimits {
@@ -55,14 +55,14 @@ impl ExportJob<'_> {
             folder,
             stop: self.stop,
         });
-        let saved = export::export_live(&self.data_paths, &self.store, &aside, last.as_deref(), brake);
+        let saved = export::export_live(&self.data_paths, &self.store, &temporary, last.as_deref(), brake);
         let placed = saved.and_then(|saved| {
             let name = self.folder.join(archive_name(self.now));
-            fs::rename(&aside, name).and_then(|()| file_copy::sync_dir(&self.folder)).map_err(failed)?;
+            fs::rename(&temporary, name).and_then(|()| file_copy::sync_dir(&self.folder)).map_err(failed)?;
             Ok(saved)
         });
         if placed.is_err() {
-            remove_dir(&aside).ok();
+            remove_dir(&temporary).ok();
         }
         let saved = placed?;
         let all = list_archives(&self.folder).map_err(failed)?;

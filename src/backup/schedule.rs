@@ -33,19 +33,13 @@ impl BackupSchedule {
         let made =
             || modified_at(&settings.storage.path.join(ADMIN_TOKEN_FILE)).map_or(now, |at| at.min(now));
         let since = AtomicU64::new(last.unwrap_or_else(made));
-        let place = DataPaths {
+        let data_paths = DataPaths {
             storage: settings.storage.clone(),
             files: settings.files.path.clone(),
             bucket: settings.files.store.clone(),
         };
         let folder = settings.exports.path.clone();
-        Self {
-            data_paths: place,
-            folder,
-            since,
-            last: AtomicU64::new(last.unwrap_or(0)),
-            failed: AtomicU64::new(0),
-        }
+        Self { data_paths, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
     }
 
     /// Returns the folder of the backups.

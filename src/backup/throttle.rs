@@ -74,9 +74,9 @@ impl<'a> Throttle<'a> {
             ));
         }
         let due = Duration::from_secs_f64(self.bytes as f64 / bounds.bytes_per_second.max(1) as f64);
-        let ahead = due.saturating_sub(self.started.elapsed());
-        if !ahead.is_zero() {
-            sleep(ahead.min(MAX_PAUSE));
+        let pause = due.saturating_sub(self.started.elapsed());
+        if !pause.is_zero() {
+            sleep(pause.min(MAX_PAUSE));
         }
         Ok(())
     }

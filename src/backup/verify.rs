@@ -79,28 +79,28 @@ impl VerifyReport {
 ///
 /// # Errors
 /// Returns a sentence if the store cannot be opened or read to its end.
-pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, String> {
-    let store = place.open_store()?;
+pub fn verify(data_paths: &DataPaths, progress: &Progress) -> Result<VerifyReport, String> {
+    let store = data_paths.open_store()?;
     let mut verdict = VerifyReport::default();
-    let said = |error: StoreError| store_error_message(&error);
+    let to_message = |error: StoreError| store_error_message(&error);
     progress.begin_stage("Rows", ProgressUnit::Rows, None);
-    let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(said)?;
+    let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(to_message)?;
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.add_finding(format!("rows: {finding}")));
     if rows.damaged > 0 {
         // The checks below would only report the same rows again.
         return Ok(verdict);
     }
-    if let Some(number) = AuditLog::new(store.clone()).verify().map_err(said)? {
+    if let Some(number) = AuditLog::new(store.clone()).verify().map_err(to_message)? {
         verdict.add_finding(format!("audit log: entry {number} does not follow from the one before it"));
     }
-    verify_ledger(place, &store, &mut verdict, progress)?;
+    verify_ledger(data_paths, &store, &mut verdict, progress)?;
     let files = FileStore::new(store.clone());
     let mut bytes = 0;
-    for_each_file(&files, |record| bytes += record.bytes).map_err(said)?;
+    for_each_file(&files, |record| bytes += record.bytes).map_err(to_message)?;
     progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
-    let contents = place.open_contents(&store)?;
-    for_each_file(&files, |record| verdict.verify_file(&contents, record, progress)).map_err(said)?;
+    let contents = data_paths.open_contents(&store)?;
+    for_each_file(&files, |record| verdict.verify_file(&contents, record, progress)).map_err(to_message)?;
     progress.begin_stage("Batches", ProgressUnit::Batches, None);
     let batch_store = BatchStore::new(store);
     let known = batches::BatchReferences { files: &files, batches: &batch_store, contents: &contents };
@@ -109,20 +109,20 @@ pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, St
         progress.advance(1);
         Ok(())
     };
-    batch_store.for_each(check).map_err(said)?;
+    batch_store.for_each(check).map_err(to_message)?;
     progress.finish_stage();
     Ok(verdict)
 }
 
 fn verify_ledger(
-    place: &DataPaths,
+    data_paths: &DataPaths,
     store: &Arc<dyn Store>,
     verdict: &mut VerifyReport,
     progress: &Progress,
 ) -> Result<(), String> {
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
     // Opening the ledger for writes would repair the differences that have to be reported.
-    let book = LedgerStore::open_for_comparison(store.clone(), &place.ledger_path());
+    let book = LedgerStore::open_for_comparison(store.clone(), &data_paths.ledger_path());
     let proof =
         report::verify_with(&book, &LedgerCheckpoint::default(), &mut |entries| progress.advance(entries))
             .map_err(|failed| failed.0)?;
@@ -172,15 +172,15 @@ fn verify_contents(stored: &StoredContents, record: &FileRecord, progress: &Prog
     if !object_id::is_valid(FILE_ID_PREFIX, &record.id) {
         return Err("its id is invalid".to_owned());
     }
-    let said = |error: std::io::Error| match error.kind() {
+    let to_message = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::InvalidData => "its contents are damaged".to_owned(),
         std::io::ErrorKind::NotFound => "its contents are missing".to_owned(),
         _ => format!("its contents cannot be read: {error}"),
     };
-    let contents = stored.open_contents(record).map_err(said)?;
+    let contents = stored.open_contents(record).map_err(to_message)?;
     let (mut at, mut digest) = (0, Sha256::new());
     while at < contents.len() {
-        let piece = contents.read(at, READ_SIZE).map_err(said)?;
+        let piece = contents.read(at, READ_SIZE).map_err(to_message)?;
         if piece.is_empty() {
             return Err("its contents are truncated".to_owned());
         }

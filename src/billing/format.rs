@@ -26,11 +26,11 @@ pub fn to_decimal(wallet: Wallet, amount: i64) -> Decimal {
 /// places or overflows.
 #[must_use]
 pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
-    let places = match wallet {
+    let decimal_places = match wallet {
         Wallet::Credits => 6,
         Wallet::Energy => 9,
     };
-    let scaled = decimal.checked_mul(Decimal::from(10_i64.pow(places)))?;
+    let scaled = decimal.checked_mul(Decimal::from(10_i64.pow(decimal_places)))?;
     scaled.is_integer().then(|| scaled.to_i64())?
 }
 

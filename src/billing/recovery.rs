@@ -92,7 +92,7 @@ impl Ledger {
             void_other_chains(&store, clock)?;
         }
         let balances = store.balances().map_err(to_message)?;
-        let purses = RwLock::new(match &leases {
+        let locked_balances = RwLock::new(match &leases {
             None => balances_in_memory(&balances),
             Some(leases) => balances_in_memory(&leases.restore_balances().map_err(to_message)?),
         });
@@ -110,7 +110,7 @@ impl Ledger {
         let theirs = if taken_over { left_open } else { OpenReserves::default() };
         let ledger = Self {
             store,
-            balances: purses,
+            balances: locked_balances,
             queue,
             clock,
             exposure_limit: AtomicI64::new(0),
@@ -187,11 +187,11 @@ fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Optio
 
 /// Checks the date of the last entry. An entry never has an earlier date than the previous entry: after an entry with a
 /// date in the future, all later entries would have future dates too, also on statements and invoices.
-fn check_last_date(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
-    if ahead >= ANY_DATE {
+fn check_last_date(tip: Option<LedgerTip>, max_lead: Duration, now: u64) -> Result<(), String> {
+    if max_lead >= ANY_DATE {
         return Ok(());
     }
-    let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(ahead.as_secs())) else { return Ok(()) };
+    let Some(tip) = tip.filter(|tip| tip.at > now.saturating_add(max_lead.as_secs())) else { return Ok(()) };
     Err(format!(
         "The ledger's last entry is of {}, and this machine's clock says {}: set the clock right and start again. If \
          the clock is right and was ahead then, allow it with ledger.ahead = \"366d\"; entries go on with that date until it \

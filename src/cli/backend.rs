@@ -52,8 +52,8 @@ impl AdminBackend {
                 Ok(client.send(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
             Self::Store(vault) => {
-                let told = |refusal: penstock_core::ApiError| refusal.message.into_owned();
-                let (route, id) = routes::find(method, path).map_err(told)?;
+                let to_message = |refusal: penstock_core::ApiError| refusal.message.into_owned();
+                let (route, id) = routes::find(method, path).map_err(to_message)?;
                 let RouteHandler::Store(work) = route.handler else {
                     return Err("This requires a running gateway.".to_owned());
                 };
@@ -64,7 +64,7 @@ impl AdminBackend {
                     actor: format!("{} on the store", cli_actor()),
                     now: unix_now(),
                 };
-                work(vault, &asked).map(|done| done.answer).map_err(told)
+                work(vault, &asked).map(|done| done.answer).map_err(to_message)
             }
         }
     }

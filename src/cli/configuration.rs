@@ -173,11 +173,11 @@ pub fn settings_summary(settings: &Settings) -> String {
     };
     line("version", settings.version.0.to_string());
     let listen = &settings.listen;
-    let mut places: Vec<String> = listen.http.iter().map(|address| format!("http {address}")).collect();
-    places.extend(listen.https.as_ref().map(|https| format!("https {}", https.address)));
-    places.push(format!("admin {}", listen.admin));
-    places.extend(settings.console.listen.iter().map(|address| format!("dashboard {address}")));
-    line("listens", places.join(", "));
+    let mut addresses: Vec<String> = listen.http.iter().map(|address| format!("http {address}")).collect();
+    addresses.extend(listen.https.as_ref().map(|https| format!("https {}", https.address)));
+    addresses.push(format!("admin {}", listen.admin));
+    addresses.extend(settings.console.listen.iter().map(|address| format!("dashboard {address}")));
+    line("listens", addresses.join(", "));
     line("stores in", settings.storage.path.display().to_string());
     if let Some(database) = stores::describe_database(&settings.storage) {
         line("database", database);

@@ -35,13 +35,13 @@ pub(super) fn become_folder_owner(folder: &Path) -> Result<(), String> {
 fn become_user(user: u32, group: u32) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;
-    let kept = capabilities(None)?.permitted & files;
+    let retained = capabilities(None)?.permitted & files;
     set_keep_capabilities(true)?;
     set_thread_groups(&[group])?;
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
     set_capabilities(
         None,
-        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
+        CapabilitySets { effective: retained, permitted: retained, inheritable: CapabilitySet::empty() },
     )
 }

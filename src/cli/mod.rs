@@ -199,11 +199,11 @@ fn check_demo_folder(folder: &Path) -> Result<(), String> {
     if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO_FILE).is_file() {
         return Ok(());
     }
-    let near = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
-    let near = near.into_iter().find(|name| folder.join(name).is_file()).unwrap_or("FILE");
+    let usual_paths = ["penstock.toml", "conf/penstock.toml", "/etc/penstock/penstock.toml"];
+    let config_file = usual_paths.into_iter().find(|name| folder.join(name).is_file()).unwrap_or("FILE");
     Err(format!(
         "No configuration is named, and the demo was not started in this folder (there is no {DEMO_STORAGE}/{}). Name \
-         the configuration of the gateway: --config {near}.",
+         the configuration of the gateway: --config {config_file}.",
         crate::storage::stores::DEMO_FILE
     ))
 }

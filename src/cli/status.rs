@@ -23,8 +23,8 @@ pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String
     let every_row = output.output_format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in answer_rows(&answer) {
-        let place = format!("{}, {}", table_cell(provider, "city"), table_cell(provider, "country"));
-        let mut first = vec![table_cell(provider, "id"), place, table_cell(provider, "check")];
+        let location = format!("{}, {}", table_cell(provider, "city"), table_cell(provider, "country"));
+        let mut first = vec![table_cell(provider, "id"), location, table_cell(provider, "check")];
         for offer in list(provider.get("offers")) {
             let rest = if every_row { first.clone() } else { vec![String::new(); 3] };
             let mut row = std::mem::replace(&mut first, rest);

@@ -62,34 +62,34 @@ enum StoreCommand {
 
 /// Runs the command.
 pub fn run(store: &StoreArgs) -> Result<(), String> {
-    let place = store_location(&store.reached)?;
-    drop_privileges::become_folder_owner(&place.storage.path)?;
+    let data_paths = store_location(&store.reached)?;
+    drop_privileges::become_folder_owner(&data_paths.storage.path)?;
     let json = matches!(store.command, StoreCommand::Verify { json: true });
     let progress = if store.quiet || json { Progress::hidden() } else { Progress::on_stderr() };
     match &store.command {
         StoreCommand::Verify { json } => {
-            let verdict = backup::verify(&place, &progress)?;
+            let verdict = backup::verify(&data_paths, &progress)?;
             if *json {
                 print_json(&verdict.to_json())?;
             }
             print_verdict(&verdict, !json)
         }
         StoreCommand::Export { folder } => {
-            print_saved("Saved", backup::export_archive(&place, folder, &progress)?)
+            print_saved("Saved", backup::export_archive(&data_paths, folder, &progress)?)
         }
         StoreCommand::Import { folder } => {
-            print_saved("Restored", backup::import_archive(&place, folder, &progress)?)?;
-            print_verdict(&backup::verify(&place, &progress)?, true)
+            print_saved("Restored", backup::import_archive(&data_paths, folder, &progress)?)?;
+            print_verdict(&backup::verify(&data_paths, &progress)?, true)
         }
         StoreCommand::NewPepper => {
-            let keys = crate::storage::stores::renew_pepper(&place.storage)?;
+            let keys = crate::storage::stores::renew_pepper(&data_paths.storage)?;
             print_stdout(&format!(
                 "The store has another pepper. {keys} keys are no longer accepted: give each a new secret with \
                  `penstock keys rotate`, or revoke it.\n"
             ))
         }
         StoreCommand::Repair { to } => {
-            let saved = backup::repair_store(&place, to, &progress)?;
+            let saved = backup::repair_store(&data_paths, to, &progress)?;
             let mut text =
                 format!("{} rows were saved, {} were damaged", saved.rows.saved, saved.rows.damaged);
             text.push_str(if saved.rows.complete {

@@ -213,13 +213,13 @@ fn with_result(result: Vec<Block>, mut page: Vec<Block>, is_conflict: bool) -> V
         let is_same =
             |other: &Block| matches!(other, Block::Form(form) if Some(&form.action) == action.as_ref());
         match page.iter().position(is_same).and_then(|index| page.get_mut(index)) {
-            Some(place) => {
-                if let (Block::Form(refused), Block::Form(current)) = (&mut block, &*place)
+            Some(existing) => {
+                if let (Block::Form(refused), Block::Form(current)) = (&mut block, &*existing)
                     && is_conflict
                 {
                     refused.show_stored_values(current);
                 }
-                *place = block;
+                *existing = block;
             }
             None => above.push(block),
         }

@@ -105,8 +105,8 @@ pub fn usage_json(query: &UsageQuery, report: &UsageReport) -> Value {
 fn sums_json(sums: &UsageSums) -> Map<String, Value> {
     let StatementSums { credits, energy, .. } = sums.billed;
     let of = &sums.billed;
-    let scaled = |amount: i128, places: u32| {
-        Decimal::try_from_i128_with_scale(amount, places).map_or(Value::Null, json_number)
+    let scaled = |amount: i128, scale: u32| {
+        Decimal::try_from_i128_with_scale(amount, scale).map_or(Value::Null, json_number)
     };
     let members = [
         ("requests", of.requests.into()),

@@ -16,10 +16,10 @@ async fn a_restored_part_of_a_budget_that_was_lowered_meanwhile_is_recalled() {
     let part = first.available();
     first.ledger.close();
     let (who, what) = ("test".to_owned(), "key.change".to_owned());
-    let said = AuditedChange { at: 6, who, what, target: database.record.id.clone(), change: json!({}) };
+    let entry = AuditedChange { at: 6, who, what, target: database.record.id.clone(), change: json!({}) };
     let lowered = database.stores.keys.change(&database.record.id, |key| {
         key.limits = limits(100);
-        Some(said.clone())
+        Some(entry.clone())
     });
     assert_eq!(lowered.unwrap().unwrap().limits, limits(100));
     let second = database.open("1");
