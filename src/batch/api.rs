@@ -52,21 +52,22 @@ impl BatchManager {
         }
         // Registered before the insert. So a concurrent deletion of the input file finds the batch, or the insert finds
         // the deletion.
-        let (told, seen) = batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
+        let (commands, publisher) =
+            batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
             batches.unregister(&record.id);
             return Err(input_not_found());
         }
-        let (store, kept) = (batches.store.clone(), record.clone());
+        let (store, new_record) = (batches.store.clone(), record.clone());
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
-        let inserted = tokio::task::spawn_blocking(move || store.insert(&kept, input)).await;
+        let inserted = tokio::task::spawn_blocking(move || store.insert(&new_record, input)).await;
         if let Some(refusal) = insert_refusal(inserted.unwrap_or(Err(StoreError::Stuck))) {
             batches.unregister(&record.id);
             return Err(refusal);
         }
         log_creation(&record);
-        batches.spawn_batch(context, BatchStart { record: record.clone(), claim: None }, told, seen);
+        batches.spawn_batch(context, BatchStart { record: record.clone(), claim: None }, commands, publisher);
         Ok(Arc::new(record))
     }
 

@@ -72,7 +72,7 @@ impl BatchManager {
         };
         let (claim, guards) = batches.claim_of_creator(&record.id);
         let registered = batches.register(&record, settings.open, claim);
-        let (told, seen) = registered.ok_or_else(|| too_many_responses(settings.open))?;
+        let (commands, publisher) = registered.ok_or_else(|| too_many_responses(settings.open))?;
         let own = (context.clone(), record.clone());
         let insert = move || insert_response(&own.0, &own.1, &new.document, guards);
         let inserted = tokio::task::spawn_blocking(insert).await;
@@ -82,7 +82,7 @@ impl BatchManager {
         }
         tracing::info!(name: "background_response_created", id = &*record.id, key = &*record.key);
         let claim = claim.map(|claim| HeldClaim { claim, takeover: Takeover::Orderly });
-        batches.spawn_batch(context, BatchStart { record, claim }, told, seen);
+        batches.spawn_batch(context, BatchStart { record, claim }, commands, publisher);
         Ok(())
     }
 

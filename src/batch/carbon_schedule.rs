@@ -19,16 +19,16 @@ pub fn plan_batch_start(
     clock: ProcessClock,
 ) -> Option<StartPlan> {
     let grid = &live.settings.grid;
-    if grid.places.is_empty() {
+    if grid.zones.is_empty() {
         return None;
     }
     let (name, _) = penstock_routing::split_flavor(record.model.as_deref()?);
     let model = live.model(&live.catalog.resolve(name)?.id)?;
-    let mut places: Vec<&GridZone> = Vec::new();
+    let mut zones: Vec<&GridZone> = Vec::new();
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
         let provider = &offer.offer.provider;
-        let own = grid.places.get(&*provider.id);
-        places.extend(own.or_else(|| grid.places.get(&*provider.location.code)));
+        let own = grid.zones.get(&*provider.id);
+        zones.extend(own.or_else(|| grid.zones.get(&*provider.location.code)));
     }
     let latency = model
         .hourly_stats
@@ -43,5 +43,5 @@ pub fn plan_batch_start(
     // Half of the remaining time is reserved for errors and retries.
     let latest = record.expires.saturating_sub(takes.saturating_mul(2));
     let now = clock.unix_seconds();
-    plan_start(&places, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
+    plan_start(&zones, now, latest, takes, grid.saving).filter(|plan| plan.start > now)
 }

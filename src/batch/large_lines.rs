@@ -102,9 +102,9 @@ impl LargeLineMemory {
                 EnqueueOutcome::Full => return None,
             }
         };
-        let mut turn = MemoryWaiter { lines: self, account, ticket: number, permit };
+        let mut waiter = MemoryWaiter { lines: self, account, ticket: number, permit };
         self.grant_free();
-        (&mut turn.permit).await.ok()
+        (&mut waiter.permit).await.ok()
     }
 
     /// Grants free memory to the queue. The waiters are notified after the lock is released.

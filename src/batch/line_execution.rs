@@ -36,7 +36,7 @@ impl BatchRunner {
             let Some(asked) = self.next_line() else { break };
             let most = self.app.config_snapshot().settings.batches.concurrency;
             match self.scheduler_entry.try_acquire(most, self.has_no_permits()) {
-                Some(turn) => self.start_line(asked, turn),
+                Some(permit) => self.start_line(asked, permit),
                 None => {
                     self.requeue_line(asked);
                     return;
@@ -73,7 +73,7 @@ impl BatchRunner {
         self.prefetched.lines.push_front(line);
     }
 
-    fn start_line(&mut self, asked: PendingLine, turn: RunPermit) {
+    fn start_line(&mut self, asked: PendingLine, permit: RunPermit) {
         let Some(principal) = self.app.key_cache.find_principal(&self.record.key) else {
             self.requeue_line(asked);
             return self.end_with(EndReason::KeyRevoked);
@@ -89,7 +89,7 @@ impl BatchRunner {
             account: principal.account.id.clone(),
         };
         let (context, mut abort) = (self.app.clone(), self.in_flight.abort.subscribe());
-        let flight = LineTask { line: Some((asked, turn)), events: self.events.clone() };
+        let flight = LineTask { line: Some((asked, permit)), events: self.events.clone() };
         self.app.batches.spawn_line(async move {
             let flight = flight;
             let ask = async {
@@ -115,7 +115,7 @@ impl BatchRunner {
     pub(super) fn on_line_done(
         &mut self,
         mut asked: PendingLine,
-        turn: RunPermit,
+        permit: RunPermit,
         done: Option<Box<LineResponse>>,
     ) {
         self.in_flight.lines = self.in_flight.lines.saturating_sub(1);
@@ -163,11 +163,11 @@ impl BatchRunner {
                 return self.schedule_retry(asked, wanted, waived);
             }
         }
-        self.record_result(&asked, turn, *done);
+        self.record_result(&asked, permit, *done);
     }
 
     /// Adds the result of a line to the results that the next commit writes.
-    fn record_result(&mut self, asked: &PendingLine, turn: RunPermit, done: LineResponse) {
+    fn record_result(&mut self, asked: &PendingLine, permit: RunPermit, done: LineResponse) {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
@@ -186,7 +186,7 @@ impl BatchRunner {
             end: done.end,
             usage: done.usage,
             result: text,
-            permit: Some(turn),
+            permit: Some(permit),
         });
     }
 
@@ -230,16 +230,16 @@ struct LineTask {
 
 impl LineTask {
     fn complete(mut self, done: Option<LineResponse>) {
-        if let Some((asked, turn)) = self.line.take() {
-            self.events.send(BatchEvent::LineEnded(asked, turn, done.map(Box::new))).ok();
+        if let Some((asked, permit)) = self.line.take() {
+            self.events.send(BatchEvent::LineEnded(asked, permit, done.map(Box::new))).ok();
         }
     }
 }
 
 impl Drop for LineTask {
     fn drop(&mut self) {
-        if let Some((asked, turn)) = self.line.take() {
-            self.events.send(BatchEvent::LineEnded(asked, turn, None)).ok();
+        if let Some((asked, permit)) = self.line.take() {
+            self.events.send(BatchEvent::LineEnded(asked, permit, None)).ok();
         }
     }
 }

@@ -218,8 +218,8 @@ impl BatchManager {
             tracing::info!(name: "batches_resumed", count = %open.len());
         }
         for record in open {
-            if let Some((told, seen)) = batches.register(&record, usize::MAX, None) {
-                batches.spawn_batch(context, BatchStart { record, claim: None }, told, seen);
+            if let Some((commands, publisher)) = batches.register(&record, usize::MAX, None) {
+                batches.spawn_batch(context, BatchStart { record, claim: None }, commands, publisher);
             }
         }
         for (id, request) in ends {
@@ -295,13 +295,13 @@ impl BatchManager {
         if all.values().filter(open).count() >= most {
             return None;
         }
-        let (tell, told) = mpsc::unbounded_channel();
-        let (sender, seen) = watch::channel(Arc::new(record.clone()));
+        let (command_sender, commands) = mpsc::unbounded_channel();
+        let (publisher, published) = watch::channel(Arc::new(record.clone()));
         let running = RunningBatch {
             account: record.account.as_str().into(),
             input: record.input.as_str().into(),
-            commands: tell,
-            published: seen,
+            commands: command_sender,
+            published,
             parked: record.background.is_some(),
             claim,
             is_draining: false,
@@ -311,22 +311,22 @@ impl BatchManager {
             self.budgets.add_batch(&running.account);
         }
         all.insert(record.id.as_str().into(), running);
-        Some((told, sender))
+        Some((commands, publisher))
     }
 
     fn spawn_batch(
         &self,
         context: &Arc<BatchContext>,
         start: BatchStart,
-        told: mpsc::UnboundedReceiver<BatchCommand>,
-        seen: watch::Sender<Arc<BatchRecord>>,
+        commands: mpsc::UnboundedReceiver<BatchCommand>,
+        publisher: watch::Sender<Arc<BatchRecord>>,
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) if start.record.background.is_some() => {
-                runtime.spawn(background_run::run_response(context.clone(), start, (told, seen)));
+                runtime.spawn(background_run::run_response(context.clone(), start, (commands, publisher)));
             }
             Some(runtime) => {
-                runtime.spawn(runner::run_batch(context.clone(), start, told, seen));
+                runtime.spawn(runner::run_batch(context.clone(), start, commands, publisher));
             }
             None => self.unregister(&start.record.id),
         }

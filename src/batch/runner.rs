@@ -97,12 +97,12 @@ pub(super) struct BatchRunner {
 pub(super) async fn run_batch(
     context: Arc<BatchContext>,
     start: BatchStart,
-    mut tells: mpsc::UnboundedReceiver<BatchCommand>,
-    seen: watch::Sender<Arc<BatchRecord>>,
+    mut commands: mpsc::UnboundedReceiver<BatchCommand>,
+    publisher: watch::Sender<Arc<BatchRecord>>,
 ) {
     let mut stop = context.batches.stop_signal();
-    let (tell, mut events) = mpsc::unbounded_channel();
-    let mut work = BatchRunner::new(context, start, tell, seen);
+    let (event_sender, mut events) = mpsc::unbounded_channel();
+    let mut work = BatchRunner::new(context, start, event_sender, publisher);
     let mut look = Instant::now();
     while !work.is_done() {
         work.run_step();
@@ -110,7 +110,7 @@ pub(super) async fn run_batch(
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop), if !work.shutdown.is_stopping() => work.begin_stop(),
-            Some(told) = tells.recv() => work.on_command(told),
+            Some(command) = commands.recv() => work.on_command(command),
             Some(event) = events.recv() => {
                 work.on_event(event);
                 while let Ok(event) = events.try_recv() {
@@ -135,7 +135,7 @@ impl BatchRunner {
         app: Arc<BatchContext>,
         BatchStart { record, claim }: BatchStart,
         events: mpsc::UnboundedSender<BatchEvent>,
-        seen: watch::Sender<Arc<BatchRecord>>,
+        publisher: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
@@ -164,7 +164,7 @@ impl BatchRunner {
             is_draining: false,
             merge: SliceMerge::default(),
             shutdown: ShutdownState::default(),
-            watchers: BatchWatchers { published: seen, end_waiters: Vec::new() },
+            watchers: BatchWatchers { published: publisher, end_waiters: Vec::new() },
             events,
         }
     }
@@ -233,7 +233,7 @@ impl BatchRunner {
                     Err(error) => self.on_open_failed(error.kind()),
                 }
             }
-            BatchEvent::LineEnded(asked, turn, done) => self.on_line_done(asked, turn, done),
+            BatchEvent::LineEnded(asked, permit, done) => self.on_line_done(asked, permit, done),
             BatchEvent::Divided(divided) => self.on_divided(divided),
             BatchEvent::SlicesRead(read) => self.on_slices_read(read),
             BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
@@ -296,8 +296,8 @@ impl BatchRunner {
         }
     }
 
-    fn on_command(&mut self, told: BatchCommand) {
-        let (why, asker) = match told {
+    fn on_command(&mut self, command: BatchCommand) {
+        let (why, asker) = match command {
             BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
             BatchCommand::End(request) => return self.end_with(end_reason(request)),

@@ -9,7 +9,7 @@ impl BatchManager {
     /// Computes the statistics.
     #[must_use]
     pub fn stats(&self, now: u64) -> BatchTotals {
-        let mut standing =
+        let mut totals =
             BatchTotals { lines_in_flight: self.scheduler.in_flight(), ..BatchTotals::default() };
         for running in self.running.lock().values() {
             let record = running.published.borrow();
@@ -18,30 +18,30 @@ impl BatchManager {
                 continue;
             }
             if record.background.is_some() {
-                let place = usize::from(record.state == BatchState::InProgress);
-                if let Some(count) = standing.background.get_mut(place) {
+                let index = usize::from(record.state == BatchState::InProgress);
+                if let Some(count) = totals.background.get_mut(index) {
                     *count += 1;
                 }
                 continue;
             }
             let waits = record.scheduled.is_some_and(|hour| hour > now);
-            let place = match (record.state, waits) {
+            let index = match (record.state, waits) {
                 (BatchState::Validating, _) => 0,
                 (_, false) => 1,
                 (_, true) => 2,
             };
-            if let Some(count) = standing.open.get_mut(place) {
+            if let Some(count) = totals.open.get_mut(index) {
                 *count += 1;
             }
             let counts = &record.counts;
-            standing.lines_without_result +=
+            totals.lines_without_result +=
                 u64::from(counts.total.saturating_sub(counts.completed + counts.failed));
             if !waits {
                 let since = record.scheduled.unwrap_or(record.created_ms / 1_000);
-                standing.oldest_age_seconds = standing.oldest_age_seconds.max(now.saturating_sub(since));
+                totals.oldest_age_seconds = totals.oldest_age_seconds.max(now.saturating_sub(since));
             }
         }
-        standing
+        totals
     }
 
     /// Logs the end of a batch and counts it.

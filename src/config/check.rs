@@ -18,11 +18,11 @@ pub struct CheckedDocument {
 
 /// Validates a document and removes its invalid values.
 pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> CheckedDocument {
-    let place = root.location.clone();
+    let location = root.location.clone();
     let mut checker = SchemaChecker { mistakes, guessed: Vec::new() };
     let root = checker
         .check_value(root, schema, "")
-        .unwrap_or(SpannedValue { location: place, value: Value::Table(Vec::new()) });
+        .unwrap_or(SpannedValue { location, value: Value::Table(Vec::new()) });
     CheckedDocument { root, guessed: checker.guessed }
 }
 
@@ -74,30 +74,30 @@ impl SchemaChecker<'_> {
     fn check_table(
         &mut self,
         members: Vec<(String, SpannedValue)>,
-        place: &super::spanned_toml::FileLocation,
+        location: &super::spanned_toml::FileLocation,
         schema: &Json,
         path: &str,
     ) -> Option<Vec<(String, SpannedValue)>> {
         let known = schema.get("properties").and_then(Json::as_object);
         let free = schema.get("additionalProperties");
-        let mut kept = Vec::with_capacity(members.len());
+        let mut checked = Vec::with_capacity(members.len());
         let mut seen = Vec::with_capacity(members.len());
         for (name, node) in members {
             let path = join_path(path, &name);
             seen.push(name.clone());
             if let Some(inner) = known.and_then(|known| known.get(&name)) {
                 if let Some(node) = self.check_value(node, inner, &path) {
-                    kept.push((name, node));
+                    checked.push((name, node));
                 }
             } else if free == Some(&Json::Bool(false)) {
                 let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                 self.report_unknown_key(&node, &path, &name, &names);
             } else if let Some(inner) = free.filter(|free| free.is_object()) {
                 if let Some(node) = self.check_value(node, inner, &path) {
-                    kept.push((name, node));
+                    checked.push((name, node));
                 }
             } else {
-                kept.push((name, node));
+                checked.push((name, node));
             }
         }
         let required = schema.get("required").and_then(Json::as_array);
@@ -107,38 +107,38 @@ impl SchemaChecker<'_> {
                 let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
                 let about = inner.get("description").and_then(Json::as_str).unwrap_or_default();
                 self.mistakes.push(Diagnostic {
-                    file: place.file.to_string(),
-                    line: Some(place.line),
+                    file: location.file.to_string(),
+                    line: Some(location.line),
                     key: join_path(path, name),
                     value: None,
                     reason: format!("It is missing. {about}"),
                     remedy: suggestion(&join_path(path, name), inner),
                 });
             }
-            if kept.iter().any(|(kept, _)| kept == name) {
+            if checked.iter().any(|(checked, _)| checked == name) {
                 continue;
             }
             let path = join_path(path, name);
             let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
             match placeholder_value(name, inner, &path) {
                 Some(value) => {
-                    kept.push((name.to_owned(), SpannedValue { location: place.clone(), value }));
+                    checked.push((name.to_owned(), SpannedValue { location: location.clone(), value }));
                     self.guessed.push(path);
                 }
                 None => whole = false,
             }
         }
-        whole.then_some(kept)
+        whole.then_some(checked)
     }
 
     fn check_list(&mut self, elements: Vec<SpannedValue>, schema: &Json, path: &str) -> Vec<SpannedValue> {
         let inner = schema.get("items").unwrap_or(&Json::Null);
-        let mut kept = Vec::with_capacity(elements.len());
+        let mut checked = Vec::with_capacity(elements.len());
         for (index, element) in elements.into_iter().enumerate() {
             let path = format!("{path}{}", path_segment(&element, index));
-            kept.extend(self.check_value(element, inner, &path));
+            checked.extend(self.check_value(element, inner, &path));
         }
-        kept
+        checked
     }
 
     fn report_unknown_key(&mut self, node: &SpannedValue, path: &str, name: &str, known: &[&str]) {

@@ -28,13 +28,13 @@ struct ZoneRecord {
 
 /// Returns the grid zone of a provider: its own, if the configuration has hours for it, else its member state.
 pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
-    if live.settings.grid.places.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
+    if live.settings.grid.zones.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
 }
 
 /// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
 /// value, else the mean of the year.
 pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> HourlyIntensity {
-    let zone = live.settings.grid.places.get(zone_of(live, provider));
+    let zone = live.settings.grid.zones.get(zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| HourlyIntensity {
         grams: provider.location.grid.g_per_kwh.round().to_u32().unwrap_or(0),
         source: IntensitySource::Yearly,

@@ -59,9 +59,9 @@ impl SettingsResolver<'_> {
             all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.child("aliases").list_element(i))));
             for (name, at) in all {
                 match seen.get(&comparison_key(name)) {
-                    Some((first, place)) => {
+                    Some((first, location)) => {
                         let why = format!(
-                            "`{first}` at {place} has this name already, and a name stands for one model."
+                            "`{first}` at {location} has this name already, and a name stands for one model."
                         );
                         self.report_mistake(&at, why, "Take it out of one of the two.");
                     }
@@ -75,19 +75,19 @@ impl SettingsResolver<'_> {
 
     /// Warns if patterns of two models match the same name: only one of the models is then used for it.
     fn check_overlapping_patterns(&mut self, raw: &ConfigFile, list: &KeyPath<'_>) {
-        let aliases = |(place, model): (usize, &raw::ModelConfig)| {
+        let aliases = |(index, model): (usize, &raw::ModelConfig)| {
             let patterns = model.aliases.iter().enumerate();
             patterns
-                .filter_map(|(at, alias)| Some((AliasPattern::new(alias)?, place, at)))
+                .filter_map(|(at, alias)| Some((AliasPattern::new(alias)?, index, at)))
                 .collect::<Vec<_>>()
         };
         let mut all: Vec<_> = raw.models.iter().enumerate().flat_map(aliases).take(COMPARED).collect();
         all.sort_by_key(|(pattern, ..)| pattern.rank());
-        for (at, (pattern, place, alias)) in all.iter().enumerate() {
-            for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != place) {
+        for (at, (pattern, index, alias)) in all.iter().enumerate() {
+            for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != index) {
                 let Some(name) = first.common_match(pattern).filter(|_| first != pattern) else { continue };
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
-                let spot = list.list_element(*place).child("aliases").list_element(*alias);
+                let spot = list.list_element(*index).child("aliases").list_element(*alias);
                 let why = format!(
                     "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
                     first.text()

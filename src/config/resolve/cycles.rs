@@ -33,20 +33,20 @@ struct ComponentSearch {
 impl ComponentSearch {
     fn search_from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
         // Current path of the search: its nodes, each with the index of its next edge.
-        let mut way = vec![(root, 0)];
+        let mut path = vec![(root, 0)];
         self.visit(root);
-        while let Some((node, next)) = way.last_mut() {
+        while let Some((node, next)) = path.last_mut() {
             let (node, edge) = (*node, *next);
             *next += 1;
             let Some(to) = edges.get(node).and_then(|edges| edges.get(edge)).copied() else {
-                way.pop();
-                self.finish_node(node, way.last().map(|(before, _)| *before), found);
+                path.pop();
+                self.finish_node(node, path.last().map(|(before, _)| *before), found);
                 continue;
             };
             match self.index.get(to).copied().flatten() {
                 None if to < edges.len() => {
                     self.visit(to);
-                    way.push((to, 0));
+                    path.push((to, 0));
                 }
                 // The target has no component yet, so it is open.
                 Some(index) if found.get(to) == Some(&usize::MAX) => self.update_low(node, index),

@@ -17,19 +17,20 @@ impl SettingsResolver<'_> {
     /// Checks that a folder is writable or, if it does not exist, that it can be created. Only warns if the user lacks
     /// permissions.
     pub fn check_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
-        let Some(near) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists()) else {
+        let Some(ancestor) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists())
+        else {
             return;
         };
-        let near = if near.as_os_str().is_empty() { Path::new(".") } else { near };
-        if !near.is_dir() {
-            let why = format!("It cannot be made: {} is a file.", near.display());
+        let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
+        if !ancestor.is_dir() {
+            let why = format!("It cannot be made: {} is a file.", ancestor.display());
             self.report_mistake(spot, why, "Write the path of a folder, or of one to be made.");
-        } else if is_kernel_file_system(near) {
-            let why = format!("It cannot be made: {} is a file system of the kernel.", near.display());
+        } else if is_kernel_file_system(ancestor) {
+            let why = format!("It cannot be made: {} is a file system of the kernel.", ancestor.display());
             self.report_warning(spot, why, "Write the path of a folder on a disk.");
-        } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
-            let verb = if near == path { "written to" } else { "made" };
-            let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());
+        } else if let Err(error) = access(ancestor, Access::WRITE_OK | Access::EXEC_OK) {
+            let verb = if ancestor == path { "written to" } else { "made" };
+            let why = format!("It cannot be {verb} by this user: {} ({error}).", ancestor.display());
             self.report_warning(spot, why, "Create it, and make the gateway's user its owner.");
         }
     }

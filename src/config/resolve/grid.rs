@@ -21,9 +21,9 @@ impl SettingsResolver<'_> {
         let spot = top.child("grid");
         let saving =
             raw.grid.saving.0.saturating_mul(Decimal::ONE_THOUSAND).trunc().to_u32().unwrap_or(1_000);
-        let mut places: BTreeMap<String, GridZone> = BTreeMap::new();
-        for (place, hours) in &raw.grid.hours {
-            let at = spot.child("hours").child(place);
+        let mut zones: BTreeMap<String, GridZone> = BTreeMap::new();
+        for (location, hours) in &raw.grid.hours {
+            let at = spot.child("hours").child(location);
             let Some(usual) = <[u32; HOURS]>::try_from(hours.as_slice()).ok() else {
                 let why = format!("It has {} numbers, and a day has 24 hours.", hours.len());
                 self.report_mistake(&at, why, "Write 24 numbers, the first for 0:00 to 1:00 UTC.");
@@ -34,20 +34,20 @@ impl SettingsResolver<'_> {
                 self.report_mistake(&at, why, "Write grams of CO2e per kWh, such as 31.");
                 continue;
             }
-            if !is_known_location(raw, place) {
+            if !is_known_location(raw, location) {
                 let fix = "Write the code of a member state, such as FR, or the id of a provider.";
                 self.report_mistake(&at, "It is neither a member state nor a provider.", fix);
                 continue;
             }
-            places.entry(place.clone()).or_default().typical = Some(usual);
+            zones.entry(location.clone()).or_default().typical = Some(usual);
         }
         let mut forecast_written = 0;
         if let Some(path) = &raw.grid.forecast {
             let spot = spot.child("forecast");
-            self.read_forecast(raw, path, &spot, &mut places);
+            self.read_forecast(raw, path, &spot, &mut zones);
             forecast_written = modification_time(&spot.resolve_file_path(path));
         }
-        GridSettings { saving, places, forecast_written }
+        GridSettings { saving, zones, forecast_written }
     }
 
     fn read_forecast(
@@ -55,7 +55,7 @@ impl SettingsResolver<'_> {
         raw: &ConfigFile,
         path: &str,
         spot: &KeyPath<'_>,
-        places: &mut BTreeMap<String, GridZone>,
+        zones: &mut BTreeMap<String, GridZone>,
     ) {
         let text = match std::fs::read_to_string(spot.resolve_file_path(path)) {
             Ok(text) => text,
@@ -71,12 +71,12 @@ impl SettingsResolver<'_> {
                 self.report_mistake(spot, format!("Line {line} of the file is invalid: {expected}."), fix);
             }
             Ok(read) => {
-                for (place, hours) in read {
-                    if is_known_location(raw, &place) {
-                        places.entry(place).or_default().forecast = hours;
+                for (location, hours) in read {
+                    if is_known_location(raw, &location) {
+                        zones.entry(location).or_default().forecast = hours;
                     } else {
                         let why =
-                            format!("The file contains {place:?}, neither a member state nor a provider.");
+                            format!("The file contains {location:?}, neither a member state nor a provider.");
                         self.report_warning(spot, why, "Those lines are ignored.");
                     }
                 }
@@ -91,6 +91,6 @@ fn modification_time(path: &std::path::Path) -> u64 {
     modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs())
 }
 
-fn is_known_location(raw: &ConfigFile, place: &str) -> bool {
-    member_state_name(place).is_some() || raw.providers.iter().any(|provider| provider.id == place)
+fn is_known_location(raw: &ConfigFile, location: &str) -> bool {
+    member_state_name(location).is_some() || raw.providers.iter().any(|provider| provider.id == location)
 }

@@ -59,10 +59,10 @@ impl<'a> KeyPath<'a> {
 
     /// Creates the description of a mistake at this path.
     pub fn diagnostic(&self, value: Option<String>, why: String, fix: String) -> Diagnostic {
-        let place = &self.nearest_node.location;
+        let location = &self.nearest_node.location;
         Diagnostic {
-            file: place.file.to_string(),
-            line: Some(place.line),
+            file: location.file.to_string(),
+            line: Some(location.line),
             key: self.path.clone(),
             value,
             reason: why,

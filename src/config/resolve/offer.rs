@@ -22,8 +22,8 @@ impl SettingsResolver<'_> {
         let mut found: Vec<Arc<OfferSettings>> = Vec::new();
         let by_id: HashMap<&str, &Arc<ModelSettings>> =
             models.iter().flatten().map(|model| (model.card.id.as_str(), model)).collect();
-        for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
-            let list = top.child("providers").list_element(place).child("offers");
+        for (provider_index, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
+            let list = top.child("providers").list_element(provider_index).child("offers");
             let mut seen = HashMap::new();
             for (index, offer) in written.offers.iter().enumerate() {
                 let spot = list.list_element(index);
@@ -68,10 +68,10 @@ impl SettingsResolver<'_> {
         offer: &'r raw::OfferConfig,
         spot: &KeyPath<'_>,
     ) {
-        if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.file_and_line()) {
+        if let Some(location) = seen.insert((&offer.model, offer.name.as_deref()), spot.file_and_line()) {
             self.report_mistake(
                 &spot.child("model"),
-                format!("This provider offers the model already, under the same name, at {place}."),
+                format!("This provider offers the model already, under the same name, at {location}."),
                 "Take one of the two out.",
             );
         }
@@ -210,7 +210,7 @@ fn offer_abilities(raw: &raw::OfferConfig, model: &ModelSettings, provider: &Pro
     let parameters = raw.supported_parameters.as_ref().unwrap_or(&model.card.supported_parameters);
     OfferCapabilities {
         parameters: parameters.iter().map(|name| name.as_str().into()).collect(),
-        continuation: raw.continuation.map(|way| match way {
+        continuation: raw.continuation.map(|method| match method {
             raw::ContinuationConfig::ContinueFinalMessage => ContinuationMethod::ContinueFinalMessage,
             raw::ContinuationConfig::Prefill => ContinuationMethod::Prefill,
         }),

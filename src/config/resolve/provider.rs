@@ -60,7 +60,7 @@ impl SettingsResolver<'_> {
         index: usize,
         spot: &KeyPath<'_>,
     ) -> Option<Provider> {
-        let place = self.resolve_location(raw, spot);
+        let location = self.resolve_location(raw, spot);
         let base = self.resolve_base_url(&raw.base_url, &spot.child("base_url"));
         self.check_base_path(base.as_ref(), &spot.child("base_url"));
         let api_key = match &raw.api_key {
@@ -89,7 +89,7 @@ impl SettingsResolver<'_> {
             index,
             id: raw.id.as_str().into(),
             operator: raw.operator.as_str().into(),
-            location: place?,
+            location: location?,
             base_url: base?,
             api_key: api_key?,
             dialects: convert_dialects(&raw.dialects),

@@ -13,7 +13,7 @@ const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
 
 /// Returns the shapes for a kind of work.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {
-    SHAPES_BY_CRATE.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
+    SHAPES_BY_CRATE.iter().flat_map(|shapes| shapes.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
 impl SettingsResolver<'_> {

@@ -293,13 +293,13 @@ pub struct BatchSettings {
     pub retry: penstock_batch::retry_policy::RetryPolicy,
 }
 
-/// Carbon intensity of the grid. If `places` is empty, batches never wait for clean power.
+/// Carbon intensity of the grid. If `zones` is empty, batches never wait for clean power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridSettings {
     /// Minimum saving that justifies waiting, in thousandths.
     pub saving: u32,
     /// Carbon intensity by member state or id of a provider.
-    pub places: std::collections::BTreeMap<String, penstock_batch::carbon_forecast::GridZone>,
+    pub zones: std::collections::BTreeMap<String, penstock_batch::carbon_forecast::GridZone>,
     /// Time at which the file of the forecast was written, in Unix seconds; 0 if unknown.
     pub forecast_written: u64,
 }
