@@ -20,7 +20,7 @@ const MAX_COMPARED_BYTES: usize = 1 << 20;
 pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (app, source, mut stop) = (app.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
-        let (mut known, mut told) = (read_state(&app).await.ok(), false);
+        let (mut known, mut has_warned) = (read_state(&app).await.ok(), false);
         loop {
             let reloaded = app.reloaded.notified();
             let pause = app.config_snapshot().settings.watch_interval;
@@ -33,14 +33,14 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
             let now = match read_state(&app).await {
                 Ok(now) => now,
                 Err(why) => {
-                    if !told {
+                    if !has_warned {
                         tracing::warn!(name: "watch_failed", why);
                     }
-                    told = true;
+                    has_warned = true;
                     continue;
                 }
             };
-            told = false;
+            has_warned = false;
             // If the list of watched files has changed, a reload has changed it and has already read these files.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !app.is_store_handed_over() {

@@ -299,7 +299,7 @@ impl AdminSockets {
 fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {
-        let _turn = app.key_write_lock.lock();
+        let _guard = app.key_write_lock.lock();
         match news {
             PeerEvent::KeyChanged(id) => {
                 if let Ok(Some(key)) = app.stores.keys.get(&id) {

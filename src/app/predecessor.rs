@@ -64,7 +64,7 @@ fn serve(
                 let (app, out, ticket) = (app.clone(), out.clone(), app.ledger.current_ticket());
                 runtime.spawn(async move {
                     if app.ledger.wait_durable(ticket).await {
-                        messages::write_message(&mut *out.lock(), &NewToOld::Kept(number)).ok();
+                        messages::write_message(&mut *out.lock(), &NewToOld::Persisted(number)).ok();
                     }
                 });
             }

@@ -100,14 +100,14 @@ impl ChangeFeed {
                 let target = entry.description.target.as_str();
                 match entry.description.what.split_once('.') {
                     Some(("key", _)) => {
-                        let _turn = write_lock.lock();
+                        let _guard = write_lock.lock();
                         if let Some(key) = self.keys.get(target)? {
                             cache.set_key(&key);
                         }
                         notify(ChangedRecord::Key(target));
                     }
                     Some(("account", _)) => {
-                        let _turn = write_lock.lock();
+                        let _guard = write_lock.lock();
                         if let Some(account) = self.accounts.get(target)? {
                             cache.set_account(&account);
                         }

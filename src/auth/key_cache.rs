@@ -121,14 +121,14 @@ impl KeyCache {
                 state: AccountState::Active,
                 limits: KeyLimits::default(),
             };
-            let said = AuditedChange {
+            let entry = AuditedChange {
                 at: now,
                 who: "gateway".to_owned(),
                 what: "account.create".to_owned(),
                 target: account.id.clone(),
                 change: crate::auth::account_json::account_to_json(&account),
             };
-            if let Err(error) = vault.accounts.insert(&account, &said) {
+            if let Err(error) = vault.accounts.insert(&account, &entry) {
                 tracing::error!(name: "account_not_written", account = id, why = %error);
             }
         }

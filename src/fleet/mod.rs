@@ -211,7 +211,7 @@ impl FleetMember {
         let Some(member) = &self.0 else { return Ok(()) };
         member.has_reported.store(true, Ordering::Release);
         let with = SharedFleet::peer_report_operations(member.id, report.to_rows());
-        let result = member.turn(StrandReport { spent: Vec::new(), returned, with });
+        let result = member.heartbeat(StrandReport { spent: Vec::new(), returned, with });
         let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
         member.beat_micros.store(micros, Ordering::Relaxed);
         match &result {
@@ -345,9 +345,9 @@ impl SharedMember {
         drawn
     }
 
-    fn turn(&self, turn: StrandReport) -> Result<(), FleetError> {
+    fn heartbeat(&self, report: StrandReport) -> Result<(), FleetError> {
         let mut strand = self.strand.lock();
-        *strand = self.fleet.heartbeat(*strand, &turn)?;
+        *strand = self.fleet.heartbeat(*strand, &report)?;
         Ok(())
     }
 

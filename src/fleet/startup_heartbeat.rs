@@ -39,7 +39,7 @@ fn send_heartbeats(member: &Weak<FleetMember>) {
             return;
         }
         let sent = Instant::now();
-        match shared.turn(StrandReport::default()) {
+        match shared.heartbeat(StrandReport::default()) {
             Ok(()) => shared.term.lock().renew(shared.elapsed(sent)),
             Err(FleetError::Buried) => shared.buried.store(true, Ordering::Release),
             // The next heartbeat shows if the store answers again.

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum bytes stored of pipelined requests, which a client sends before it has its response.
-const AHEAD: usize = 16 << 10;
+const MAX_PREFETCHED_BYTES: usize = 16 << 10;
 /// Maximum further bytes that are read and discarded, so that the end of the connection behind these bytes is detected.
 const DISCARD: usize = 64 << 20;
 /// Bytes per read after the end of a request.
@@ -120,12 +120,12 @@ impl RequestStream {
             length.map_or_else(|| FramingState::Chunked(ChunkedBodyScanner::default()), FramingState::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         // A split without further bytes would cost an allocation.
-        let ahead = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
+        let prefetched = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
         let stream = Self {
             stream: Some(stream),
             body,
             chunked: length.is_none(),
-            prefetched: ahead,
+            prefetched,
             discarded: 0,
             client: ClientSide::Open,
             interim: if allows_interim { InterimProbe::Allowed } else { InterimProbe::Unknown },
@@ -151,7 +151,7 @@ impl RequestStream {
                 if !self.ask_whether_gone(cx) {
                     return Poll::Ready(Ok(()));
                 }
-            } else if self.prefetched.len() < AHEAD {
+            } else if self.prefetched.len() < MAX_PREFETCHED_BYTES {
                 self.prefetched.extend_from_slice(read);
             } else {
                 self.discarded += read.len();
@@ -248,8 +248,8 @@ impl Drop for RequestStream {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0 && !self.chunked;
-        let ahead = std::mem::take(&mut self.prefetched);
-        *self.connection.returned.lock() = Some(ReturnedStream { stream, prefetched: ahead, reusable });
+        let prefetched = std::mem::take(&mut self.prefetched);
+        *self.connection.returned.lock() = Some(ReturnedStream { stream, prefetched, reusable });
     }
 }
 

@@ -98,15 +98,15 @@ impl TokenizerPermits {
         most: usize,
         wait: Option<Duration>,
     ) -> Result<TokenizerPermit, ShedReason> {
-        let (hand, turn) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut waiting = {
             let mut queue = self.0.lock();
             if queue.may_start(account) {
                 return Ok(self.issue_permit(&mut queue, account.clone()));
             }
             let (number, gone) = match wait {
-                None => (queue.enqueue_line(account.clone(), hand), None),
-                Some(_) => match queue.requests.join(account, hand, most) {
+                None => (queue.enqueue_line(account.clone(), sender), None),
+                Some(_) => match queue.requests.join(account, sender, most) {
                     EnqueueOutcome::Full => return Err(ShedReason::QueueFull),
                     EnqueueOutcome::Waiting(number, gone) => (number, gone),
                 },
@@ -114,13 +114,7 @@ impl TokenizerPermits {
             drop(queue);
             // Delivered after the lock is released.
             drop(gone);
-            PermitWaiter {
-                permits: self,
-                account,
-                ticket: number,
-                is_batch_line: wait.is_none(),
-                receiver: turn,
-            }
+            PermitWaiter { permits: self, account, ticket: number, is_batch_line: wait.is_none(), receiver }
         };
         match wait {
             None => (&mut waiting.receiver).await.map_err(|_| ShedReason::QueueFull),

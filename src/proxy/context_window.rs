@@ -213,7 +213,7 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
     match requested_output(ask, offer)
         .and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?)))
     {
-        Some((wanted, room)) if room.left < wanted => WindowFit::Truncated,
+        Some((wanted, budget)) if budget.left < wanted => WindowFit::Truncated,
         _ => WindowFit::Full,
     }
 }
@@ -244,7 +244,7 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
     if wanted <= left {
         return None;
     }
-    let room = match count.method {
+    let budget = match count.method {
         CountMethod::Estimate => {
             let likely = window.saturating_sub(minimum_tokens(count));
             if left.saturating_mul(4) >= likely.saturating_mul(3) {
@@ -259,7 +259,7 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
         CountMethod::Exact | CountMethod::Engine => ContextBudget { left, certain_tokens: None },
     };
     // If no tokens are left, the request is sent unchanged, and the provider reports the error.
-    Some(room).filter(|room| room.left > 0)
+    Some(budget).filter(|budget| budget.left > 0)
 }
 
 /// Counts the tokens of a request's prompt: with the tokenizer of the model, else with an engine that serves the model,
@@ -371,7 +371,7 @@ mod tests {
 
     fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
         remaining_tokens(window, &TokenCount { tokens, method }, wanted)
-            .map(|room| (room.left, room.certain_tokens))
+            .map(|budget| (budget.left, budget.certain_tokens))
     }
 
     #[test]

@@ -89,17 +89,17 @@ fn restore_offers(
     clock: ProcessClock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
-    let mut kept = read_rows::<LatencyStats>(store, OFFERS, unknown)?;
-    if !kept.is_empty() {
+    let mut rows = read_rows::<LatencyStats>(store, OFFERS, unknown)?;
+    if !rows.is_empty() {
         for offer in &live.offers {
-            let Some(row) = kept.remove(&row_name(offer)) else { continue };
+            let Some(row) = rows.remove(&row_name(offer)) else { continue };
             let (from, to) = row.written_at(clock);
             let figures = row.figures.convert_clock(from, to);
             offer.latency_stats_version.store(figures.revision(), Ordering::Relaxed);
             *offer.latency_stats.lock() = figures;
         }
     }
-    unknown.extend(kept.into_keys());
+    unknown.extend(rows.into_keys());
     Ok(())
 }
 
@@ -127,12 +127,12 @@ fn read_rows<T: DeserializeOwned>(
     prefix: &str,
     unknown: &mut Vec<String>,
 ) -> Result<HashMap<String, FigureRow<T>>, penstock_storage::StoreError> {
-    let mut kept = HashMap::new();
+    let mut rows = HashMap::new();
     store.for_each(prefix, |name, row: Option<FigureRow<T>>| match row {
-        Some(row) => drop(kept.insert(name, row)),
+        Some(row) => drop(rows.insert(name, row)),
         None => unknown.push(name),
     })?;
-    Ok(kept)
+    Ok(rows)
 }
 
 /// Writes all figures that changed since they were last written, and the intensity of the grids; blocks.
@@ -167,14 +167,14 @@ pub fn flush_latency_records(app: &AppState, extent: FlushExtent) {
         models.push((format!("{MODELS}{}", model.model.card.id), row));
     }
     let store = &app.stores.measurements;
-    let kept = store.put(&offers).and_then(|()| store.put(&models));
-    if let Err(error) = kept {
+    let written = store.put(&offers).and_then(|()| store.put(&models));
+    if let Err(error) = written {
         tracing::warn!(name: "figures_not_written", why = %error);
     }
 }
 
 /// Returns true if the stamp differs from the one that was written last, and records it as written. If the store then
 /// fails to write the row, the row is written after its next change.
-fn mark_if_changed(kept: &AtomicU64, stamp: u64) -> bool {
-    stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
+fn mark_if_changed(written_stamp: &AtomicU64, stamp: u64) -> bool {
+    stamp != 0 && written_stamp.swap(stamp, Ordering::Relaxed) != stamp
 }

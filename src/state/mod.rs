@@ -247,7 +247,7 @@ impl AppState {
         runtime: &Handle,
     ) -> Result<Vec<ConfigChange>, String> {
         // Reloads run one at a time, so that the configuration that was read last stays in use.
-        let _turn = self.reload_lock.lock();
+        let _guard = self.reload_lock.lock();
         self.drop_retired_snapshots();
         let settings = read()?;
         let tls = load_tls(&settings, self.clock)?;

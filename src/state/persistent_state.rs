@@ -40,11 +40,11 @@ impl PersistentState {
         taken_over: bool,
     ) -> Result<(Self, InheritedHolds), String> {
         let key_cache = Arc::new(KeyCache::load(stores, clock)?);
-        let (kept, terms) = (stores.ledger.clone(), &settings.ledger);
+        let (ledger_store, terms) = (stores.ledger.clone(), &settings.ledger);
         let (ledger, holds) = match taken_over {
-            true => Ledger::take_over(kept, terms, clock, &stores.fleet)?,
+            true => Ledger::take_over(ledger_store, terms, clock, &stores.fleet)?,
             false => {
-                let ledger = Ledger::open_for_member(kept, terms, clock, &stores.fleet)?;
+                let ledger = Ledger::open_for_member(ledger_store, terms, clock, &stores.fleet)?;
                 (ledger, InheritedHolds::default())
             }
         };

@@ -30,7 +30,7 @@ impl AppState {
             waiting_at_providers: providers().map(|known| known.concurrency.waiting()).sum(),
             refusals: self.admission.shed_totals().collect(),
             batches: self.batches.stats(self.clock.unix_seconds()),
-            clock_ahead: self.clock.calendar_lead_seconds(),
+            clock_lead_seconds: self.clock.calendar_lead_seconds(),
             fleet: self.fleet_status(),
             file_store: self.files.bucket().map(|bucket| FileStoreSnapshot {
                 is_available: bucket.is_available(),

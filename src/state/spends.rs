@@ -10,14 +10,14 @@ impl AppState {
     /// Writes the spending since the last call to the store, unless another process counts it; blocks. Returns true if
     /// nothing from before is unwritten.
     pub fn flush_spends(&self) -> bool {
-        let _turn = self.spend_flush_lock.lock();
+        let _guard = self.spend_flush_lock.lock();
         !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)
     }
 
     /// Writes the spending for the process that takes over; blocks. Returns the number up to which operations in the
     /// queue of the ledger are included; the new process counts the later ones.
     pub fn flush_final_spends(&self) -> u64 {
-        let _turn = self.spend_flush_lock.lock();
+        let _guard = self.spend_flush_lock.lock();
         let (spent, upto) = {
             let _still = self.charge_lock.write();
             (self.key_cache.take_spends(), self.ledger.current_ticket())

@@ -18,8 +18,8 @@ pub fn new(prefix: &str, now: Duration) -> String {
     let mut id = String::with_capacity(prefix.len() + TIME_CHARS + RANDOM_CHARS);
     id.push_str(prefix);
     let letter = |five: u128| char::from(ALPHABET.get((five & 31) as usize).copied().unwrap_or(b'0'));
-    id.extend((0..TIME_CHARS).rev().map(|place| letter(u128::from(millis >> (5 * place)))));
-    id.extend((0..RANDOM_CHARS).map(|place| letter(bits >> (5 * place))));
+    id.extend((0..TIME_CHARS).rev().map(|position| letter(u128::from(millis >> (5 * position)))));
+    id.extend((0..RANDOM_CHARS).map(|position| letter(bits >> (5 * position))));
     id
 }
 

@@ -156,8 +156,12 @@ impl SpoolWriter {
         let held = match self.file.take() {
             None => SpoolStorage::Memory(std::mem::take(&mut self.held).freeze()),
             Some(file) => {
-                let room = std::mem::replace(&mut self.reservation, SpoolReservation::empty());
-                SpoolStorage::File(SpoolFile { file: Some(file.into_std().await), length, _room: room })
+                let reservation = std::mem::replace(&mut self.reservation, SpoolReservation::empty());
+                SpoolStorage::File(SpoolFile {
+                    file: Some(file.into_std().await),
+                    length,
+                    _reservation: reservation,
+                })
             }
         };
         Ok(SpooledData { held: Arc::new(held), length })
@@ -189,7 +193,7 @@ struct SpoolFile {
     /// Open file; `None` once it is closed.
     file: Option<File>,
     length: u64,
-    _room: SpoolReservation,
+    _reservation: SpoolReservation,
 }
 
 impl Drop for SpoolFile {

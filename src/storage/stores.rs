@@ -296,16 +296,16 @@ fn read_or_create(path: &Path, make: fn() -> String) -> Result<String, String> {
 /// Writes a secret file, and replaces an existing one.
 fn write_secret(path: &Path, text: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| file_error(path, &error);
-    let aside: PathBuf = path.with_extension("new");
+    let temporary: PathBuf = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&aside)
+        .open(&temporary)
         .map_err(failed)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&aside, path).map_err(failed)?;
+    fs::rename(&temporary, path).map_err(failed)?;
     if let Some(folder) = path.parent() {
         fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }

@@ -110,13 +110,13 @@ fn labels(known: &KnownMetrics, name: &str) -> Option<Vec<String>> {
 /// Returns the metrics and labels of an expression that do not exist.
 fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
     let all = tokens(expression);
-    let mut wrong = Vec::new();
+    let mut unknown = Vec::new();
     let mut groups: Vec<Vec<&str>> = Vec::new();
     let mut need = |scope: &[ExprToken], asked: &[&str]| {
         for metric in words(scope).filter(|word| is_metric(word)) {
             match labels(known, metric) {
-                None => wrong.push(metric.to_owned()),
-                Some(has) => wrong.extend(
+                None => unknown.push(metric.to_owned()),
+                Some(has) => unknown.extend(
                     asked
                         .iter()
                         .filter(|label| !has.iter().any(|one| one == *label))
@@ -149,9 +149,9 @@ fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
         }
     }
     if groups.windows(2).any(|two| two[0] != two[1]) {
-        wrong.push(format!("sides that do not match: {groups:?}"));
+        unknown.push(format!("sides that do not match: {groups:?}"));
     }
-    wrong
+    unknown
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn the_alert_rules_use_existing_metrics() {
     let expressions = expressions(RULES);
     assert_eq!(expressions.len(), RULES.matches("- alert:").count());
     for expression in expressions {
-        let wrong = unknown_names(&known, &expression);
-        assert!(wrong.is_empty(), "{expression}\n{wrong:?}");
+        let unknown = unknown_names(&known, &expression);
+        assert!(unknown.is_empty(), "{expression}\n{unknown:?}");
     }
 }
 

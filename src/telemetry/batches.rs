@@ -103,16 +103,16 @@ impl BatchMetrics {
         self.responses_ended.with_label_values(&[state]).inc();
     }
 
-    pub(super) fn update_gauges(&self, standing: &BatchTotals) {
+    pub(super) fn update_gauges(&self, totals: &BatchTotals) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (state, open) in OPEN_STATES.iter().zip(standing.open) {
+        for (state, open) in OPEN_STATES.iter().zip(totals.open) {
             self.open.with_label_values(&[*state]).set(count(open as u64));
         }
-        for (state, open) in RESPONSE_STATES.iter().zip(standing.background) {
+        for (state, open) in RESPONSE_STATES.iter().zip(totals.background) {
             self.responses.with_label_values(&[*state]).set(count(open as u64));
         }
-        self.left.set(count(standing.lines_without_result));
-        self.working.set(count(standing.lines_in_flight as u64));
-        self.oldest.set(count(standing.oldest_age_seconds));
+        self.left.set(count(totals.lines_without_result));
+        self.working.set(count(totals.lines_in_flight as u64));
+        self.oldest.set(count(totals.oldest_age_seconds));
     }
 }

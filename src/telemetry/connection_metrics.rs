@@ -16,7 +16,7 @@ pub(super) struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
-        let doors = Self {
+        let metrics = Self {
             connections: one("penstock_connections_open", "Client connections that are open.")?,
             connections_refused: register_counter(
                 r,
@@ -34,9 +34,9 @@ impl ConnectionMetrics {
         // All series exist from the start, because Prometheus does not count the first value of a new series as an
         // increase.
         for reason in REASONS {
-            doors.connections_refused.with_label_values(&[reason]).inc_by(0);
+            metrics.connections_refused.with_label_values(&[reason]).inc_by(0);
         }
-        Ok(doors)
+        Ok(metrics)
     }
 
     pub(super) fn record_refused(&self, reason: &str) {

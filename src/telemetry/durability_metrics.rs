@@ -31,7 +31,7 @@ pub(super) struct DurabilityMetrics {
 
 impl DurabilityMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
-        let kept = Self {
+        let metrics = Self {
             exports: register_counter(
                 r,
                 "penstock_exports_total",
@@ -49,9 +49,9 @@ impl DurabilityMetrics {
         // All series exist from the start, because Prometheus does not count the first value of a new series as an
         // increase.
         for result in ["ok", "failed"] {
-            kept.exports.with_label_values(&[result]).inc_by(0);
+            metrics.exports.with_label_values(&[result]).inc_by(0);
         }
-        Ok(kept)
+        Ok(metrics)
     }
 
     pub(super) fn count_export(&self, good: bool) {

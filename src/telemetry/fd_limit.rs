@@ -74,11 +74,11 @@ fn needed_descriptors(settings: &Settings) -> u64 {
 
 /// Returns true if the error means that the process or the system has no free descriptor; then also logs the error.
 pub fn is_fd_exhaustion(error: &io::Error) -> bool {
-    static TOLD: ThrottledLog = ThrottledLog::new();
+    static THROTTLED_LOG: ThrottledLog = ThrottledLog::new();
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
     let gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
     if gone {
-        TOLD.log(Instant::now(), |times| {
+        THROTTLED_LOG.log(Instant::now(), |times| {
             tracing::error!(name: "connect_failed", reason = %error, times);
         });
     }

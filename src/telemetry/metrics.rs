@@ -39,7 +39,7 @@ pub struct MetricsRegistry {
     reloads: IntCounterVec,
     overstated_usage: IntCounterVec,
     images_dropped: IntCounter,
-    clock_ahead: IntGauge,
+    clock_lead_seconds: IntGauge,
     fleet: FleetMetrics,
     file_store: FileStoreMetrics,
     overload: OverloadMetrics,
@@ -74,7 +74,7 @@ pub struct MetricsSnapshot<'a, O> {
     /// Statistics of unfinished batches and background responses.
     pub batches: BatchState,
     /// Seconds by which the calendar clock is ahead of the system clock.
-    pub clock_ahead: u64,
+    pub clock_lead_seconds: u64,
     /// State of the fleet; `None` without a fleet.
     pub fleet: Option<FleetStatus>,
     /// State of the bucket of file contents; `None` without a bucket.
@@ -127,7 +127,7 @@ impl MetricsRegistry {
                     "Images dropped before their expiry, because too many were stored.",
                 )?,
             )?,
-            clock_ahead: one(
+            clock_lead_seconds: one(
                 "penstock_clock_ahead_seconds",
                 "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
@@ -246,7 +246,7 @@ impl MetricsRegistry {
         self.durability.set(&snapshot.ledger, snapshot.last_export);
         self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
         self.batches.update_gauges(&snapshot.batches);
-        self.clock_ahead.set(count(snapshot.clock_ahead));
+        self.clock_lead_seconds.set(count(snapshot.clock_lead_seconds));
         self.fleet.set(snapshot.fleet.as_ref());
         self.file_store.set(snapshot.file_store.as_ref());
     }

@@ -77,14 +77,14 @@ impl OverloadMetrics {
 
     pub(super) fn set(
         &self,
-        standing: &AdmissionSnapshot,
+        snapshot: &AdmissionSnapshot,
         at_providers: u32,
         refusals: impl Iterator<Item = (&'static str, u64)>,
     ) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.admitted.set(count(standing.requests));
-        self.held.set(count(standing.bytes));
-        self.waiting.with_label_values(&["process"]).set(count(standing.waiting));
+        self.admitted.set(count(snapshot.requests));
+        self.held.set(count(snapshot.bytes));
+        self.waiting.with_label_values(&["process"]).set(count(snapshot.waiting));
         self.waiting.with_label_values(&["provider"]).set(i64::from(at_providers));
         for (reason, refused) in refusals {
             let counter = self.refused.with_label_values(&[reason]);

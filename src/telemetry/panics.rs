@@ -9,8 +9,8 @@ use std::pin::Pin;
 /// Installs a panic hook that logs the location in the source.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
-        tracing::error!(name: "panicked", place);
+        let location = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
+        tracing::error!(name: "panicked", place = location);
         log::flush();
     }));
 }

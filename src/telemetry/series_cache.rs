@@ -271,7 +271,7 @@ impl<'a> SeriesLabels<'a> {
 fn add_decimal(counter: &FloatCounter, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
         // Both numbers are exact, so that the quotient is the floating-point number that is closest to the decimal.
-        (Ok(short), Some(scale)) => f64::from(short) / scale,
+        (Ok(mantissa), Some(scale)) => f64::from(mantissa) / scale,
         _ => amount.to_f64().unwrap_or(0.0),
     };
     if float > 0.0 {

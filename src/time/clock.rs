@@ -71,7 +71,7 @@ struct CalendarState {
     /// Nanoseconds by which the calendar clock is ahead of the steady clock.
     offset_nanos: AtomicU64,
     /// Seconds by which the calendar clock is ahead of the system clock; 0 if the difference is small.
-    ahead_seconds: AtomicU64,
+    lead_seconds: AtomicU64,
 }
 
 /// Result of a comparison with the system clock.
@@ -133,22 +133,22 @@ impl ProcessClock {
     /// ahead, it continues to run until the system clock has caught up.
     pub fn follow_system(&self, system: Duration) -> ClockAdjustment {
         let date = self.calendar_now();
-        let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
-        let told = if ahead > MAX_CLOCK_SKEW { ahead.as_secs() } else { 0 };
-        let before = self.calendar.ahead_seconds.swap(told, Ordering::Relaxed);
+        let (behind, lead) = (system.saturating_sub(date), date.saturating_sub(system));
+        let reported = if lead > MAX_CLOCK_SKEW { lead.as_secs() } else { 0 };
+        let before = self.calendar.lead_seconds.swap(reported, Ordering::Relaxed);
         if behind > MAX_CLOCK_SKEW {
             let nanos = u64::try_from(behind.as_nanos()).unwrap_or(u64::MAX);
             self.calendar.offset_nanos.fetch_add(nanos, Ordering::Relaxed);
             return ClockAdjustment::Moved(behind);
         }
-        if told > 0 && before == 0 { ClockAdjustment::Waiting(ahead) } else { ClockAdjustment::Unchanged }
+        if reported > 0 && before == 0 { ClockAdjustment::Waiting(lead) } else { ClockAdjustment::Unchanged }
     }
 
     /// Returns the seconds by which the calendar clock was ahead of the system clock at the last comparison; 0 if the
     /// difference is small.
     #[must_use]
     pub fn calendar_lead_seconds(&self) -> u64 {
-        self.calendar.ahead_seconds.load(Ordering::Relaxed)
+        self.calendar.lead_seconds.load(Ordering::Relaxed)
     }
 }
 

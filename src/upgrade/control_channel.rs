@@ -43,7 +43,7 @@ impl ControlChannel {
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
             while let Ok(frame) = messages::read_message::<NewToOld>(&mut from) {
                 match frame {
-                    NewToOld::Kept(number) => reader.on_response(number, None),
+                    NewToOld::Persisted(number) => reader.on_response(number, None),
                     NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
                     NewToOld::Key(id) => news(PeerEvent::KeyChanged(id)),
                     NewToOld::Account(id) => news(PeerEvent::AccountChanged(id)),

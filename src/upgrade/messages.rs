@@ -55,7 +55,8 @@ pub enum NewToOld {
     /// Notice that the new process serves requests.
     Ready,
     /// Acknowledgement of actions that are on the disk.
-    Kept(u64),
+    #[serde(rename = "Kept")]
+    Persisted(u64),
     /// Response of the store to the request with this number.
     Answer(u64, StoreResponse),
     /// Change of the API key with this id.

@@ -9,10 +9,10 @@ use penstock_routing::SessionKey;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Number of buckets: with [`WAYS`] entries of 24 bytes each, 1.6 MB.
+/// Number of buckets: with [`BUCKET_ENTRIES`] entries of 24 bytes each, 1.6 MB.
 const BUCKETS: usize = 8192;
 /// Number of entries in each bucket of the table.
-const WAYS: usize = 8;
+const BUCKET_ENTRIES: usize = 8;
 
 /// Offer that answered a session last, with the length of the prefix that it has cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct Entry {
 /// Table of recent sessions.
 #[derive(Default)]
 pub struct SessionTable {
-    buckets: OnceLock<Box<[Mutex<[Entry; WAYS]>]>>,
+    buckets: OnceLock<Box<[Mutex<[Entry; BUCKET_ENTRIES]>]>>,
 }
 
 impl SessionTable {
@@ -51,8 +51,9 @@ impl SessionTable {
 
     /// Records the last answer of a session.
     pub fn record_answer(&self, session: SessionKey, record: SessionRecord, now: Duration) {
-        let buckets =
-            self.buckets.get_or_init(|| (0..BUCKETS).map(|_| Mutex::new([Entry::default(); WAYS])).collect());
+        let buckets = self
+            .buckets
+            .get_or_init(|| (0..BUCKETS).map(|_| Mutex::new([Entry::default(); BUCKET_ENTRIES])).collect());
         let Some(bucket) = buckets.get(bucket(session)) else { return };
         let mut entries = bucket.lock();
         let known = entries.iter().position(|entry| entry.written > 0 && entry.key == session.0);
@@ -118,8 +119,8 @@ mod tests {
             let key = SessionKey(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
             table.record_answer(key, SessionRecord::default(), at(number / 1000));
         }
-        let entries = table.buckets.get().map_or(0, |buckets| buckets.len() * WAYS);
+        let entries = table.buckets.get().map_or(0, |buckets| buckets.len() * BUCKET_ENTRIES);
         assert_eq!(entries, 65_536);
-        assert!(size_of::<Mutex<[Entry; WAYS]>>() <= 200, "a bucket is 200 bytes at most");
+        assert!(size_of::<Mutex<[Entry; BUCKET_ENTRIES]>>() <= 200, "a bucket is 200 bytes at most");
     }
 }

@@ -173,8 +173,8 @@ fn significant_segments(path: &str) -> Vec<&str> {
     let mut segments: Vec<&str> =
         path.rsplit('/').filter(|segment| !segment.is_empty()).take(MAX_SEGMENTS).collect();
     segments.reverse();
-    let said = segments.iter().position(|segment| !is_prefix(segment)).unwrap_or(segments.len());
-    segments.split_off(said)
+    let start = segments.iter().position(|segment| !is_prefix(segment)).unwrap_or(segments.len());
+    segments.split_off(start)
 }
 
 fn is_prefix(segment: &str) -> bool {

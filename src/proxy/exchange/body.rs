@@ -163,8 +163,8 @@ impl Exchange<'_> {
     /// the client may then lose the refusal.
     pub(super) async fn drain_body(&mut self) {
         let awaits = !self.caller.header_field(header::EXPECT).unwrap_or_default().is_empty();
-        let short = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
-        if short && !awaits && !self.caller.is_body_done() {
+        let is_small = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
+        if is_small && !awaits && !self.caller.is_body_done() {
             let rest = async { while let Ok(Some(_)) = self.caller.read_request_body().await {} };
             timeout(DRAIN_TIMEOUT, rest).await.ok();
         }

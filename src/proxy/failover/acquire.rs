@@ -32,19 +32,19 @@ pub(super) enum AcquireOutcome {
 }
 
 impl FailoverRun<'_, '_> {
-    /// Acquires a permit of the provider if its breaker allows a request: the given permit `kept`, or another one. If
-    /// the provider is full, batch work waits in the queue; other requests get the permit of a batch line or continue
-    /// with the next provider.
+    /// Acquires a permit of the provider if its breaker allows a request: `held_permit`, or another one. If the
+    /// provider is full, batch work waits in the queue; other requests get the permit of a batch line or continue with
+    /// the next provider.
     pub(super) async fn acquire_permit(
         &mut self,
         offer: &Arc<OfferState>,
-        kept: Option<OfferPermit>,
+        held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<AcquireOutcome, AttemptError> {
         if let Some(not) = self.blocked_by_breaker(offer) {
             return Ok(not);
         }
-        if let Some(permit) = kept {
+        if let Some(permit) = held_permit {
             return Ok(AcquireOutcome::Permit(permit));
         }
         let batch = self.candidates.batch;

@@ -119,7 +119,7 @@ async fn try_connection(
     let connect = pin!(offer.provider.route.connect());
     let upstream = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
         WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), 0))?,
-        woken => return Err((woken.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), 0)),
+        outcome => return Err((outcome.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), 0)),
     };
     let alarm = until.min(clock::cached_now() + first_byte);
     let without = run.request_adjustment(offer).omitted;
@@ -136,8 +136,8 @@ async fn try_connection(
     };
     let (upstream, status) = match asked {
         WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
-        woken => {
-            return Err((woken.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0));
+        outcome => {
+            return Err((outcome.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0));
         }
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
@@ -195,7 +195,7 @@ async fn read_error(
     let retry_after = upstream
         .header("retry-after")
         .and_then(header_text)
-        .map(|said| retry_after_seconds(said, run.exchange.app.clock.calendar_now()));
+        .map(|value| retry_after_seconds(value, run.exchange.app.clock.calendar_now()));
     let mut body = BytesMut::new();
     let alarm = clock::cached_now() + ERROR_BODY_TIMEOUT;
     let whole = loop {
@@ -278,8 +278,8 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
 
 /// Returns a `Retry-After` value in seconds. A date is converted to the time until that date, since the plugins have no
 /// clock.
-fn retry_after_seconds(said: String, now: Duration) -> String {
-    format::seconds_until(&said, now).map_or(said, |seconds| seconds.to_string())
+fn retry_after_seconds(value: String, now: Duration) -> String {
+    format::seconds_until(&value, now).map_or(value, |seconds| seconds.to_string())
 }
 
 /// Returns the value of a header field, if it is text.
@@ -307,7 +307,7 @@ pub async fn read_body(
         }
         WaitOutcome::Ready(Ok(None)) => Ok(None),
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
-        woken => Err(woken.into_attempt_error(silent, run.deadline)),
+        outcome => Err(outcome.into_attempt_error(silent, run.deadline)),
     }
 }
 

@@ -137,7 +137,9 @@ async fn fetch_image(
                 stale_retries += 1
             }
             WaitOutcome::Ready(Err((fault, _))) => return Err(fault.into()),
-            woken => return Err(woken.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
+            outcome => {
+                return Err(outcome.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline));
+            }
         }
     };
     let mut answering = UpstreamResponse { until, ..answering };

@@ -41,17 +41,17 @@ impl FailoverRun<'_, '_> {
         number: u32,
         done: Result<WriteOutcome, AttemptError>,
     ) -> Result<WriteOutcome, AttemptError> {
-        let (room, most) = match &done {
+        let (remaining_tokens, most) = match &done {
             Err(AttemptError::Fault(fault)) if !self.progress.has_content() && fault.is_length_error() => {
                 (fault.remaining_tokens, fault.max_output)
             }
             _ => return done,
         };
-        if !self.candidates.lower_output_cap(offer, self.request, room.or(most)) {
+        if !self.candidates.lower_output_cap(offer, self.request, remaining_tokens.or(most)) {
             return done;
         }
         let done = Box::pin(self.send_request(offer, number)).await;
-        if let (Ok(_), None, Some(most)) = (&done, room, most)
+        if let (Ok(_), None, Some(most)) = (&done, remaining_tokens, most)
             && offer.learned.record_output_limit(most, self.now())
         {
             self.log_refused_member(offer, &format!("max_tokens above {most}"));

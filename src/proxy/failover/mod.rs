@@ -183,17 +183,17 @@ impl FailoverRun<'_, '_> {
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
         let mut course = self.new_course();
         let mut next = course.start(self.now());
-        let mut kept_permit = None;
+        let mut held_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
                 return Box::pin(fan::request_choices(self, wanted, &course)).await;
             }
-            let went_on = match next {
+            let step_result = match next {
                 PlannerStep::Attempt(index) if self.is_single_choice(index) => {
                     Ok(self.split_choices(&mut course))
                 }
                 PlannerStep::Attempt(index) => {
-                    self.attempt_offer(index, kept_permit.take(), &mut course).await
+                    self.attempt_offer(index, held_permit.take(), &mut course).await
                 }
                 PlannerStep::RetrySame { after, .. } => self.wait_until(after, &mut course).await,
                 PlannerStep::WaitUntil(until) => {
@@ -205,7 +205,7 @@ impl FailoverRun<'_, '_> {
                             Some(permit) => course.on_permit(permit.offer().offer.index, self.now()),
                             None => course.on_permit_timeout(self.now()),
                         };
-                        kept_permit = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
+                        held_permit = permit.filter(|_| matches!(next, PlannerStep::Attempt(_)));
                         Ok(next)
                     }
                     Err(_) => Err(self.client_disconnected()),
@@ -215,7 +215,7 @@ impl FailoverRun<'_, '_> {
                     return self.refuse_all_failed(&course, retry_after).await;
                 }
             };
-            next = match went_on {
+            next = match step_result {
                 Ok(next) => next,
                 Err(ended) => return Ok(ended),
             };
@@ -226,13 +226,13 @@ impl FailoverRun<'_, '_> {
     async fn attempt_offer(
         &mut self,
         index: usize,
-        kept_permit: Option<OfferPermit>,
+        held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<PlannerStep, WriteOutcome> {
         let Some(offer) = self.exchange.config.offers.get(index).cloned() else {
             return Ok(course.on_skipped(self.now()));
         };
-        let _permit = match self.upstream_peer(&offer, kept_permit, course).await? {
+        let _permit = match self.upstream_peer(&offer, held_permit, course).await? {
             Ok(permit) => permit,
             Err(next) => return Ok(next),
         };
@@ -250,17 +250,17 @@ impl FailoverRun<'_, '_> {
         next.ok_or_else(|| self.client_disconnected())
     }
 
-    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: `kept_permit` if it is valid
+    /// Acquires the permit of a candidate, as Pingora's `upstream_peer` returns a peer: `held_permit` if it is valid
     /// for the offer, or another. Without a permit it returns the next step; an error ends the request.
     async fn upstream_peer(
         &mut self,
         offer: &Arc<OfferState>,
-        kept_permit: Option<OfferPermit>,
+        held_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
         // A permit is valid only for its own offer.
-        let kept_permit = kept_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
-        Ok(match self.acquire_permit(offer, kept_permit, course).await {
+        let held_permit = held_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
+        Ok(match self.acquire_permit(offer, held_permit, course).await {
             Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
             Ok(AcquireOutcome::Full) => Err(course.on_provider_full(self.now())),
             Ok(AcquireOutcome::Unavailable) => {
@@ -338,10 +338,10 @@ impl FailoverRun<'_, '_> {
     ) -> Result<PlannerStep, WriteOutcome> {
         let began = clock::cached_now();
         let never = std::pin::pin!(std::future::pending::<()>());
-        let woken =
+        let outcome =
             self.watch.wait_for(&mut self.exchange.caller, never, (began + span).min(self.deadline)).await;
         self.exchange.record.waited += clock::cached_now().saturating_duration_since(began);
-        match woken {
+        match outcome {
             wait::WaitOutcome::Deadline => Ok(course.resume(self.now())),
             _ => Err(self.client_disconnected()),
         }

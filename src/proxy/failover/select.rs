@@ -328,7 +328,7 @@ impl CandidateSet {
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|room| room.left));
+        let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|budget| budget.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
         context_window::requested_output(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
     }
@@ -354,7 +354,7 @@ impl CandidateSet {
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
-        let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
+        let certain = self.remaining_window(offer, ask).and_then(|budget| budget.certain_tokens);
         let asked = self.max_tokens(offer, ask).or_else(|| context_window::requested_output(ask, offer));
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));

@@ -185,13 +185,13 @@ async fn read_event(
     (limit, silent): (Instant, UpstreamErrorKind),
 ) -> Result<Option<Bytes>, AttemptError> {
     let alarm = limit.min(answering.until);
-    let woken = if clock::cached_now() >= alarm {
+    let outcome = if clock::cached_now() >= alarm {
         WaitOutcome::Deadline
     } else {
         let read = pin!(answering.exchange.read_body());
         run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
     };
-    match woken {
+    match outcome {
         // After the end event, bytes that cannot be decoded count as the end of the stream.
         WaitOutcome::Ready(Ok(piece)) if progress == StreamProgress::Ended => {
             Ok(decode_piece(answering, piece).unwrap_or_default())
@@ -210,7 +210,7 @@ async fn read_event(
         {
             Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded)))
         }
-        woken => Err(woken.into_attempt_error(silent, run.deadline)),
+        outcome => Err(outcome.into_attempt_error(silent, run.deadline)),
     }
 }
 

@@ -114,14 +114,14 @@ impl ResponseHead {
     pub fn with_rate_limits(
         mut self,
         dialect: Dialect,
-        standing: &LimitStatus,
+        limit_status: &LimitStatus,
         now: Duration,
         reset: Option<u64>,
     ) -> Self {
         let conventions = dialect.spec().http;
         for (gauge, [limit, remaining, until]) in [
-            (standing.requests, conventions.request_limit_headers),
-            (standing.tokens, conventions.token_limit_headers),
+            (limit_status.requests, conventions.request_limit_headers),
+            (limit_status.tokens, conventions.token_limit_headers),
         ] {
             let Some(gauge) = gauge else { continue };
             let reset = match conventions.reset_format {
@@ -133,7 +133,7 @@ impl ResponseHead {
                 .with_number(remaining, gauge.remaining)
                 .with(until, reset);
         }
-        let gauge = standing.requests.or(standing.tokens);
+        let gauge = limit_status.requests.or(limit_status.tokens);
         if let Some(gauge) = gauge {
             self = self
                 .with_number(&RATE_LIMIT, gauge.limit)

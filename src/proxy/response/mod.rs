@@ -142,10 +142,10 @@ pub async fn send_refusal(
         head = head.with("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;
-    if let Some((standing, now)) = limits {
+    if let Some((limit_status, now)) = limits {
         let after = refusal.retry_after.filter(|_| is_limit);
         let reset = after.map(|seconds| ceil_seconds(now).saturating_add(u64::from(seconds)));
-        head = head.with_rate_limits(dialect, &standing, now, reset);
+        head = head.with_rate_limits(dialect, &limit_status, now, reset);
         if is_limit {
             head = head.with_should_retry(refusal.retry_after);
         }

@@ -36,10 +36,10 @@ impl FileManager {
     #[must_use]
     pub fn shared_contents(&self) -> Option<SharedContents> {
         self.shared.as_ref()?;
-        let aside = self.upload_folder.clone();
+        let upload_folder = self.upload_folder.clone();
         Some(match &self.bucket {
-            Some(bucket) => SharedContents::in_bucket(bucket.clone(), aside),
-            None => SharedContents::in_folder(self.folder.clone(), aside),
+            Some(bucket) => SharedContents::in_bucket(bucket.clone(), upload_folder),
+            None => SharedContents::in_folder(self.folder.clone(), upload_folder),
         })
     }
 

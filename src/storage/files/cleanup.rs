@@ -86,7 +86,7 @@ impl FileManager {
         while at.retention.is_some() {
             let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
             for file in &page.files {
-                if at.retention.is_some_and(|kept| file.created_at.saturating_add(kept) > at.now) {
+                if at.retention.is_some_and(|seconds| file.created_at.saturating_add(seconds) > at.now) {
                     return Ok(swept);
                 }
                 swept += self.delete_if_expired(file, at)?;

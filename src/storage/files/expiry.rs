@@ -17,10 +17,10 @@ impl ExpiryCheck {
     #[must_use]
     pub fn expires_at(&self, file: &FileRecord) -> Option<u64> {
         let whole = file.finished_at.unwrap_or(file.created_at);
-        let kept = self.retention.map(|seconds| whole.saturating_add(seconds));
-        match (kept, file.expires_at) {
-            (Some(kept), Some(asked)) => Some(kept.min(asked)),
-            (kept, asked) => kept.or(asked),
+        let retained_until = self.retention.map(|seconds| whole.saturating_add(seconds));
+        match (retained_until, file.expires_at) {
+            (Some(retained_until), Some(asked)) => Some(retained_until.min(asked)),
+            (retained_until, asked) => retained_until.or(asked),
         }
     }
 

@@ -153,19 +153,19 @@ impl FileManager {
         open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
     ) -> Result<Self, String> {
         let folder = settings.path.clone();
-        let aside = folder.join(UPLOAD_FOLDER);
+        let upload_folder = folder.join(UPLOAD_FOLDER);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&aside)
+            .create(&upload_folder)
             .and_then(|()| sync_folder(&folder))
             .map_err(|error| {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
         Ok(Self {
-            bucket: open_bucket(&aside)?.map(Arc::new),
+            bucket: open_bucket(&upload_folder)?.map(Arc::new),
             folder,
-            upload_folder: aside,
+            upload_folder,
             store,
             quota: Arc::default(),
             shared,
@@ -260,7 +260,7 @@ impl FileManager {
         &self,
         incoming: FileUpload,
         owner: FileOwner<'_>,
-        said: UploadFields,
+        fields: UploadFields,
         now: Duration,
     ) -> Result<FileRecord, FileError> {
         let bounds = incoming.bounds();
@@ -269,11 +269,11 @@ impl FileManager {
             bytes: settled.bytes,
             sha256: Some(settled.sha256.clone()),
             sums: Some(settled.sums),
-            expires_at: said.expires_after.map(|seconds| now.as_secs() + seconds),
+            expires_at: fields.expires_after.map(|seconds| now.as_secs() + seconds),
             status: FileStatus::Processed,
             lines: settled.validated.lines,
             url: Some(settled.validated.url.to_owned()),
-            ..new_record(owner, said.filename, FilePurpose::Batch, now)
+            ..new_record(owner, fields.filename, FilePurpose::Batch, now)
         };
         let (source, taken) = settled.into_source();
         match &self.bucket {

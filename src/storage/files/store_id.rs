@@ -25,10 +25,10 @@ impl FileManager {
     /// # Errors
     /// Returns a sentence that tells the operator what to do.
     pub(super) fn check_folder(&self, wait: Duration) -> Result<(), String> {
-        let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
+        let to_message = |error: StoreError| format!("The records of files cannot be read: {error}.");
         let stamp = read_folder_id(&self.folder.join(STORE_ID_FILE))?;
-        let id = self.store.directory_id().map_err(said)?;
-        let records = !self.store.list_all(None, 1).map_err(said)?.files.is_empty();
+        let id = self.store.directory_id().map_err(to_message)?;
+        let records = !self.store.list_all(None, 1).map_err(to_message)?.files.is_empty();
         let contents = has_contents(&self.folder)?;
         let folder = self.folder.display();
         match (id, stamp) {

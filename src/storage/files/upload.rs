@@ -52,7 +52,7 @@ fn new_validator(longest: usize) -> FileValidator {
 
 impl FileUpload {
     pub(super) fn new(
-        aside: &Path,
+        upload_folder: &Path,
         folder: &Path,
         taken: QuotaReservation,
         bounds: QuotaLimits,
@@ -60,15 +60,15 @@ impl FileUpload {
         if !has_free_space(folder, 0, bounds.min_free_bytes) {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
-        let file = NamedTempFile::new_in(aside).map_err(FileError::Disk)?;
-        let aside = TemporaryFile {
+        let file = NamedTempFile::new_in(upload_folder).map_err(FileError::Disk)?;
+        let temporary = TemporaryFile {
             file,
             sums: BlockChecksums::default(),
             digest: Sha256::new(),
             reservation: taken,
         };
         Ok(Self {
-            temporary: Some(aside),
+            temporary: Some(temporary),
             lines: new_validator(bounds.max_line_bytes),
             folder: folder.to_owned(),
             bounds,
@@ -91,16 +91,16 @@ impl FileUpload {
             let none = new_validator(self.bounds.max_line_bytes);
             std::mem::replace(&mut self.lines, none).end().map_err(FileError::InvalidLines)?;
         }
-        let Some(aside) = &mut self.temporary else { return Ok(()) };
-        aside.reservation.grow(bytes.len() as u64, &self.bounds).map_err(FileError::Quota)?;
+        let Some(temporary) = &mut self.temporary else { return Ok(()) };
+        temporary.reservation.grow(bytes.len() as u64, &self.bounds).map_err(FileError::Quota)?;
         if before / SPACE_CHECK_BYTES != self.bytes / SPACE_CHECK_BYTES
             && !has_free_space(&self.folder, 0, self.bounds.min_free_bytes)
         {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
-        aside.sums.push(bytes);
-        aside.digest.update(bytes);
-        aside.file.as_file_mut().write_all(bytes).map_err(FileError::Disk)
+        temporary.sums.push(bytes);
+        temporary.digest.update(bytes);
+        temporary.file.as_file_mut().write_all(bytes).map_err(FileError::Disk)
     }
 
     /// Bytes of memory that the incomplete line uses.
@@ -121,10 +121,10 @@ impl FileUpload {
     pub(super) fn finish(self) -> Result<StagedFile, FileError> {
         let checked = self.lines.end().map_err(FileError::InvalidLines)?;
         // If all lines are valid, the upload has a temporary file.
-        let Some(aside) = self.temporary else {
+        let Some(temporary) = self.temporary else {
             return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
         };
-        let TemporaryFile { mut file, sums, digest, reservation: taken } = aside;
+        let TemporaryFile { mut file, sums, digest, reservation: taken } = temporary;
         let (tail, sums) = sums.into_footer();
         file.as_file_mut().write_all(&tail).map_err(FileError::Disk)?;
         file.as_file().sync_all().map_err(FileError::Disk)?;

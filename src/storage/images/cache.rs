@@ -120,7 +120,7 @@ impl ImageCache {
         let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.open();
         spool.push(image).await?;
-        let kept = CachedImage {
+        let entry = CachedImage {
             image: spool.seal().await?,
             content_type: kind,
             expires_at: now + life,
@@ -130,7 +130,7 @@ impl ImageCache {
         let mut inner = self.inner.lock();
         // Other images may have been added meanwhile, so the limit is checked again.
         evicted.extend(inner.evict(coming, now));
-        inner.insert(&name, kept);
+        inner.insert(&name, entry);
         drop(inner);
         Ok(CacheInsertion { name, evicted })
     }
@@ -172,19 +172,19 @@ impl CacheState {
 
     pub(super) fn get(&mut self, name: &str, now: Duration) -> Option<CachedImage> {
         self.remove_expired(now);
-        self.images.get(name).filter(|kept| kept.expires_at > now).cloned()
+        self.images.get(name).filter(|entry| entry.expires_at > now).cloned()
     }
 
     /// Drops expired images. A reload may have changed the lifetime, so later images may expire before earlier ones,
     /// and all of them are checked.
     fn remove_expired(&mut self, now: Duration) {
-        if self.images.values().all(|kept| kept.expires_at > now) {
+        if self.images.values().all(|entry| entry.expires_at > now) {
             return;
         }
-        self.images.retain(|_, kept| kept.expires_at > now);
+        self.images.retain(|_, entry| entry.expires_at > now);
         let images = &self.images;
         self.order.retain(|name| images.contains_key(name));
-        self.bytes = images.values().map(|kept| kept.image.len()).sum();
+        self.bytes = images.values().map(|entry| entry.image.len()).sum();
     }
 
     /// Evicts images until there is space for the new image; returns the names of the evicted images.
@@ -195,13 +195,13 @@ impl CacheState {
             let first = if self.order.len() >= MAX_IMAGES {
                 self.eviction_index(coming.account, 1, |_| 1)
             } else if self.bytes.saturating_add(coming.bytes) > coming.limit {
-                self.eviction_index(coming.account, coming.bytes, |kept| kept.image.len())
+                self.eviction_index(coming.account, coming.bytes, |entry| entry.image.len())
             } else {
                 return gone;
             };
             let Some(name) = first.and_then(|first| self.order.remove(first)) else { return gone };
-            if let Some(kept) = self.images.remove(&name) {
-                self.bytes = self.bytes.saturating_sub(kept.image.len());
+            if let Some(entry) = self.images.remove(&name) {
+                self.bytes = self.bytes.saturating_sub(entry.image.len());
                 gone.push(name.into());
             }
         }
@@ -215,10 +215,10 @@ impl CacheState {
         weigh: impl Fn(&CachedImage) -> u64,
     ) -> Option<usize> {
         let mut held: HashMap<&str, (u64, Reverse<usize>), ahash::RandomState> = HashMap::default();
-        for (place, kept) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
-            let Some(kept) = kept else { return Some(place) };
-            let own = if *kept.account == *account { coming } else { 0 };
-            held.entry(&kept.account).or_insert((own, Reverse(place))).0 += weigh(kept);
+        for (index, entry) in self.order.iter().map(|name| self.images.get(name)).enumerate() {
+            let Some(entry) = entry else { return Some(index) };
+            let own = if *entry.account == *account { coming } else { 0 };
+            held.entry(&entry.account).or_insert((own, Reverse(index))).0 += weigh(entry);
         }
         held.into_values().max().map(|(_, Reverse(oldest))| oldest)
     }

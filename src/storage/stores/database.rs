@@ -81,11 +81,12 @@ pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Database
 
 /// Compares the database's clock with that of this machine.
 fn check_clocks(database: i64, own: u64) -> Result<(), String> {
-    let ahead = i128::from(database) - i128::from(own);
-    if ahead.unsigned_abs() < u128::from(MAX_CLOCK_DIFFERENCE) {
+    let difference = i128::from(database) - i128::from(own);
+    if difference.unsigned_abs() < u128::from(MAX_CLOCK_DIFFERENCE) {
         return Ok(());
     }
-    let (seconds, direction) = (ahead.unsigned_abs(), if ahead > 0 { "ahead of" } else { "behind" });
+    let (seconds, direction) =
+        (difference.unsigned_abs(), if difference > 0 { "ahead of" } else { "behind" });
     Err(format!(
         "The database's clock is {seconds} s {direction} that of this machine: set the clocks with NTP, since budgets, \
          invoices and expiry depend on them."

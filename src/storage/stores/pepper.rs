@@ -32,11 +32,11 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
             },
         },
     };
-    let wrong = || match &storage.pepper {
+    let invalid = || match &storage.pepper {
         Some(_) => parse_pepper("").err().unwrap_or_default(),
         None => format!("The pepper in {} is not 64 hexadecimal digits. {RESTORE_HINT}", path.display()),
     };
-    let pepper = Pepper(parse_hex_secret(&text).ok_or_else(wrong)?);
+    let pepper = Pepper(parse_hex_secret(&text).ok_or_else(invalid)?);
     let check = pepper_fingerprint(&pepper.0);
     let known = store.get(StoreTable::Meta, CHECK_ROW).map_err(|error| store_message(&error))?;
     if known.as_deref() == Some(&check) {
@@ -45,11 +45,11 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
     if known.is_some() {
         let count = count_keys(store)?;
         if count > 0 {
-            let place = match &storage.pepper {
+            let location = match &storage.pepper {
                 Some(_) => "storage.pepper".to_owned(),
                 None => path.display().to_string(),
             };
-            return Err(mismatch_message(&place, count, hint(storage)));
+            return Err(mismatch_message(&location, count, hint(storage)));
         }
     }
     // If a full disk rejects the check value, a later start writes it.
@@ -123,9 +123,9 @@ fn missing_message(path: &str, count: u64, hint: &str) -> String {
     )
 }
 
-fn mismatch_message(place: &str, count: u64, hint: &str) -> String {
+fn mismatch_message(location: &str, count: u64, hint: &str) -> String {
     format!(
-        "The pepper in {place} is not the one that the {count} API keys in the store were made with: none of them would be \
+        "The pepper in {location} is not the one that the {count} API keys in the store were made with: none of them would be \
          accepted. {hint}"
     )
 }

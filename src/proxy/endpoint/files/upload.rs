@@ -71,8 +71,8 @@ impl Endpoint for UploadFile {
             let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
             let body_done = x.caller.is_body_done();
             x.finish_body(body_done);
-            let (writer, said) = read?;
-            let record = store_file(x, writer, said).await?;
+            let (writer, fields) = read?;
+            let record = store_file(x, writer, fields).await?;
             let body = file_object(&record, x.app.expiry_check()).to_string();
             Ok(x.send_json(200, body.into_bytes()).await)
         })
@@ -130,14 +130,14 @@ async fn drain_form(x: &mut Exchange<'_>, cap: usize) {
 async fn store_file(
     x: &Exchange<'_>,
     mut writer: UploadWriter,
-    said: UploadFields,
+    fields: UploadFields,
 ) -> Result<FileRecord, ApiError> {
     writer.flush().await?;
     let incoming = writer.finish_write().await?;
     let (app, principal) = (x.app.clone(), x.principal.clone());
     let stored = spawn_blocking(move || {
         let owner = FileOwner { key: &principal.public_id, account: &principal.account.id };
-        app.files.store_upload(incoming, owner, said, app.clock.calendar_now())
+        app.files.store_upload(incoming, owner, fields, app.clock.calendar_now())
     });
     Ok(stored.await.unwrap_or(Err(FileError::ThreadEnded))?)
 }
