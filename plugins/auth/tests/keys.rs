@@ -75,13 +75,13 @@ fn the_highest_random_bytes_make_the_last_digit() {
 fn every_single_changed_character_is_refused() {
     let key = key(7);
     let text = key.reveal().as_bytes();
-    for place in 0..text.len() {
-        for wrong in 0..128_u8 {
-            if wrong != text[place] {
+    for index in 0..text.len() {
+        for character in 0..128_u8 {
+            if character != text[index] {
                 let mut typo = text.to_vec();
-                typo[place] = wrong;
+                typo[index] = character;
                 let typo = String::from_utf8(typo).unwrap();
-                assert_eq!(ApiKey::parse(&typo).err(), Some(MalformedKey), "{place} {wrong}");
+                assert_eq!(ApiKey::parse(&typo).err(), Some(MalformedKey), "{index} {character}");
             }
         }
     }
@@ -91,9 +91,9 @@ fn every_single_changed_character_is_refused() {
 fn swapped_neighbours_are_refused() {
     let key = key(8);
     let text = key.reveal().as_bytes();
-    for place in 7..text.len() - 1 {
+    for index in 7..text.len() - 1 {
         let mut typo = text.to_vec();
-        typo.swap(place, place + 1);
+        typo.swap(index, index + 1);
         if typo != text {
             assert!(ApiKey::parse(str::from_utf8(&typo).unwrap()).is_err());
         }
@@ -104,7 +104,7 @@ fn swapped_neighbours_are_refused() {
 fn an_invalid_key_is_rejected() {
     let good = key(9);
     let good = good.reveal();
-    let wrong = [
+    let malformed = [
         String::new(),
         "sk-svc-".to_owned(),
         format!("{good} "),
@@ -116,7 +116,7 @@ fn an_invalid_key_is_rejected() {
         format!("sk-svc-{}", "é".repeat(31)),
         "x".repeat(1 << 20),
     ];
-    for text in wrong {
+    for text in malformed {
         assert!(ApiKey::parse(&text).is_err(), "{text:.80}");
     }
 }
@@ -183,14 +183,14 @@ fn no_mistyped_key_comes_as_far_as_a_look_up() {
     for start in 1_000.. {
         let key = key(start);
         let mut text = key.reveal().as_bytes().to_vec();
-        for place in "sk-svc-".len()..text.len() {
-            let right = text[place];
-            for wrong in digits.iter().filter(|wrong| **wrong != right) {
-                text[place] = *wrong;
-                assert!(ApiKey::parse(str::from_utf8(&text).unwrap()).is_err(), "{place} {wrong}");
+        for index in "sk-svc-".len()..text.len() {
+            let right = text[index];
+            for digit in digits.iter().filter(|digit| **digit != right) {
+                text[index] = *digit;
+                assert!(ApiKey::parse(str::from_utf8(&text).unwrap()).is_err(), "{index} {digit}");
                 typos += 1;
             }
-            text[place] = right;
+            text[index] = right;
         }
         if typos >= most {
             break;

@@ -140,20 +140,20 @@ mod tests {
 
     #[test]
     fn work_waits_for_the_clean_hours_if_it_may() {
-        let place = night();
+        let zone = night();
         let day_later = EVENING + 86_400;
-        let plan = plan_start(&[&place], EVENING, day_later, HOUR_SECONDS, 100).unwrap();
+        let plan = plan_start(&[&zone], EVENING, day_later, HOUR_SECONDS, 100).unwrap();
         assert_eq!(plan.start, 20_001 * 86_400 + 3 * HOUR_SECONDS);
         assert_eq!(plan.milligrams_per_kwh, (50_000, 300_000));
-        let long = super::plan_start(&[&place], EVENING, day_later, 3 * HOUR_SECONDS, 100).unwrap();
+        let long = super::plan_start(&[&zone], EVENING, day_later, 3 * HOUR_SECONDS, 100).unwrap();
         assert_eq!(long.start, 20_001 * 86_400 + 2 * HOUR_SECONDS);
     }
 
     #[test]
     fn it_begins_at_once_where_waiting_is_no_use() {
-        let place = night();
+        let zone = night();
         assert_eq!(
-            plan_start(&[&place], EVENING, EVENING + HOUR_SECONDS, HOUR_SECONDS, 100).unwrap().start,
+            plan_start(&[&zone], EVENING, EVENING + HOUR_SECONDS, HOUR_SECONDS, 100).unwrap().start,
             EVENING
         );
         let flat = GridZone { typical: Some([100; 24]), forecast: BTreeMap::new() };
@@ -174,15 +174,15 @@ mod tests {
 
     #[test]
     fn a_forecast_goes_before_what_is_usual_and_the_unknown_is_not_guessed() {
-        let mut place = night();
-        place.forecast.insert(EVENING / HOUR_SECONDS + 2, 1);
-        let plan_of = |place: &GridZone| plan_start(&[place], EVENING, EVENING + 86_400, HOUR_SECONDS, 100);
-        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
-        place.typical = None;
-        assert_eq!(plan_of(&place), None, "nothing is known of now");
-        place.forecast.insert(EVENING / HOUR_SECONDS, 200);
-        place.forecast.insert(EVENING / HOUR_SECONDS + 1, 200);
-        assert_eq!(plan_of(&place).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
+        let mut zone = night();
+        zone.forecast.insert(EVENING / HOUR_SECONDS + 2, 1);
+        let plan_of = |zone: &GridZone| plan_start(&[zone], EVENING, EVENING + 86_400, HOUR_SECONDS, 100);
+        assert_eq!(plan_of(&zone).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
+        zone.typical = None;
+        assert_eq!(plan_of(&zone), None, "nothing is known of now");
+        zone.forecast.insert(EVENING / HOUR_SECONDS, 200);
+        zone.forecast.insert(EVENING / HOUR_SECONDS + 1, 200);
+        assert_eq!(plan_of(&zone).unwrap().start, (EVENING / HOUR_SECONDS + 2) * HOUR_SECONDS);
         assert_eq!(plan_start(&[], EVENING, EVENING + 86_400, HOUR_SECONDS, 100), None);
     }
 
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn a_forecast_is_read_line_by_line() {
         let text = "place,hour,g_per_kwh\n# made today\n\nFR,2024-02-29T14:00Z,31\nFR, 2024-02-29T15:00:00Z ,30\nDE,1970-01-01T00:00Z,400\n";
-        let places = parse_forecast(text).unwrap();
-        assert_eq!(places["FR"][&(1_709_215_200 / HOUR_SECONDS)], 31);
-        assert_eq!(places["FR"].len(), 2);
-        assert_eq!(places["DE"][&0], 400);
+        let zones = parse_forecast(text).unwrap();
+        assert_eq!(zones["FR"][&(1_709_215_200 / HOUR_SECONDS)], 31);
+        assert_eq!(zones["FR"].len(), 2);
+        assert_eq!(zones["DE"][&0], 400);
     }
 
     #[test]
@@ -232,8 +232,8 @@ mod tests {
             "1969-12-31T14:00Z",
         ] {
             let text = format!("place,hour,g_per_kwh\nFR,2028-02-29T14:00Z,31\nFR,{hour},31\n");
-            let told = Err((3, "expected an hour such as 2026-11-22T14:00Z"));
-            assert_eq!(parse_forecast(&text), told, "{hour}");
+            let expected = Err((3, "expected an hour such as 2026-11-22T14:00Z"));
+            assert_eq!(parse_forecast(&text), expected, "{hour}");
         }
     }
 }

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn an_invalid_window_gets_an_error_with_the_expected_form() {
-        for wrong in [
+        for invalid in [
             "",
             "h",
             "d",
@@ -78,7 +78,7 @@ mod tests {
             "1.00001h",
             "1.2345678h",
         ] {
-            assert!(parse_window(wrong).unwrap_err().contains("\"24h\""), "{wrong}");
+            assert!(parse_window(invalid).unwrap_err().contains("\"24h\""), "{invalid}");
         }
     }
 }

@@ -130,10 +130,10 @@ mod tests {
         for endpoint in URLS {
             assert_eq!(read(&with("endpoint", json!(endpoint))).unwrap().endpoint, *endpoint);
         }
-        for wrong in
+        for invalid in
             [json!("/v1/messages"), json!("/v1/audio/transcriptions"), json!(""), json!(7), json!(null)]
         {
-            let refusal = read(&with("endpoint", wrong)).unwrap_err();
+            let refusal = read(&with("endpoint", invalid)).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some("endpoint"));
             assert_eq!(refusal.message, "endpoint: expected one of /v1/chat/completions, /v1/rerank");
         }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn each_mistake_names_its_field() {
         let many: Map<String, Value> = (0..17).map(|i| (i.to_string(), json!("x"))).collect();
-        for (name, wrong, param) in [
+        for (name, invalid, param) in [
             ("input_file_id", json!(null), "input_file_id"),
             ("input_file_id", json!(""), "input_file_id"),
             ("input_file_id", json!(["x"]), "input_file_id"),
@@ -154,7 +154,7 @@ mod tests {
             ("metadata", json!({"a": "x".repeat(513)}), "metadata.a"),
             ("metadata", json!({"a".repeat(65): "x"}), "metadata"),
         ] {
-            let refusal = read(&with(name, wrong)).unwrap_err();
+            let refusal = read(&with(name, invalid)).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some(param));
             assert!(refusal.message.contains("expected"), "{}", refusal.message);
         }

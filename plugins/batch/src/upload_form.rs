@@ -180,7 +180,7 @@ mod tests {
         Ok((upload.end()?, contents.concat()))
     }
 
-    fn said(parts: &[String]) -> String {
+    fn error_message(parts: &[String]) -> String {
         read(parts, &[]).unwrap_err().message.into_owned()
     }
 
@@ -240,11 +240,11 @@ mod tests {
             (vec![part("purpose", &"x".repeat(2_000))], "purpose: expected at most 1024 bytes."),
         ];
         for (parts, sentence) in cases {
-            assert_eq!(said(&parts), sentence);
+            assert_eq!(error_message(&parts), sentence);
         }
         let other = file.replace("name=\"file\"", "name=\"jsonl\"");
         assert_eq!(
-            said(&[other]),
+            error_message(&[other]),
             "file: expected the file in a part of this name, got a file in \"jsonl\"."
         );
         assert!(

@@ -165,10 +165,10 @@ mod tests {
     #[test]
     fn a_size_is_two_plain_numbers() {
         assert_eq!("1024x768".parse(), Ok(ImageSize { width: 1024, height: 768 }));
-        for wrong in
+        for invalid in
             ["", "x", "1024", "1024x", "0x5", "01x5", "+1x5", "1024X768", "1x2x3", "99999x1", "1 x1", "-1x1"]
         {
-            assert_eq!(wrong.parse::<ImageSize>(), Err(()), "{wrong}");
+            assert_eq!(invalid.parse::<ImageSize>(), Err(()), "{invalid}");
         }
     }
 }

@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(send(present, set(&[E::Seed])), (3, Some(set(&[E::Seed]))));
         assert_eq!(send(present, ExtraMembers::NONE), (1, Some(ExtraMembers::NONE)));
         // Members that change the answer stay, whatever the provider means.
-        for kept in [E::ThinkingSwitch, E::Strict, E::Effort] {
-            assert_eq!(send(present, set(&[kept])), (3, None), "{kept:?}");
+        for required in [E::ThinkingSwitch, E::Strict, E::Effort] {
+            assert_eq!(send(present, set(&[required])), (3, None), "{required:?}");
         }
     }
 

@@ -126,8 +126,8 @@ mod tests {
         assert_eq!(value["choices"].as_array().unwrap().len(), 2);
         assert_eq!(value["choices"].get(1).unwrap()["index"], 1);
         assert_eq!((&value["id"], &value["usage"]["total_tokens"]), (&"a".into(), &10.into()));
-        for wrong in ["{}", r#"{"choices":1}"#, "[]", ""] {
-            assert_eq!(join_completions(&[one(0), Bytes::from(wrong)], &usage), None, "{wrong}");
+        for invalid in ["{}", r#"{"choices":1}"#, "[]", ""] {
+            assert_eq!(join_completions(&[one(0), Bytes::from(invalid)], &usage), None, "{invalid}");
         }
     }
 }

@@ -156,7 +156,7 @@ mod tests {
             json!({"type": "function_call", "id": CALL, "call_id": "c", "name": "f", "arguments": "{}"});
         let own = json!({"type": "message", "id": "m1", "role": "user", "content": "Hi"});
         let question = json!({"type": "message", "id": QUESTION, "role": "user", "content": "Hi"});
-        let short =
+        let untyped =
             json!({"id": QUESTION, "role": "user", "content": [{"type": "input_text", "text": "Hi"}]});
         let output = json!({"type": "function_call_output", "call_id": "c", "output": "1"});
         let changed = json!({"type": "message", "id": "m1", "role": "user", "content": "Ho"});
@@ -165,7 +165,7 @@ mod tests {
         for (previous, input, expected) in [
             ("", json!([call, call, output]), json!([call, output])),
             (&previous, json!([call, output, output]), json!([output, output])),
-            (&previous, json!([short, call]), json!([])),
+            (&previous, json!([untyped, call]), json!([])),
             ("", json!([own, changed, own]), json!([own, changed])),
             (&previous, json!([reasoning]), json!([reasoning])),
         ] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_with_other_content_is_kept() {
+    fn an_item_with_other_content_is_not_removed() {
         let message = |id: &str, role: &str, content: Value| json!({"type": "message", "id": id, "role": role, "content": content});
         let text = |text: &str| json!([{"type": "input_text", "text": text}]);
         let image = |url: &str| json!([{"type": "input_image", "image_url": url}]);

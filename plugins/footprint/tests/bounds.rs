@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rust_decimal::Decimal;
 use std::time::Duration;
 
-fn place(pue: Decimal, g_per_kwh: Decimal) -> ServiceSite {
+fn site(pue: Decimal, g_per_kwh: Decimal) -> ServiceSite {
     ServiceSite {
         pue: Some(pue),
         wue: Some(Decimal::ONE),
@@ -30,7 +30,7 @@ fn most_expensive(kind: ModelKind) -> OfferFactors {
         joules_per_audio_second: Some("9999.999999999".parse().unwrap()),
         ..EnergyProfile::new(kind)
     };
-    OfferFactors::new(&card, &place("4.999999999".parse().unwrap(), "1999.999999999".parse().unwrap()))
+    OfferFactors::new(&card, &site("4.999999999".parse().unwrap(), "1999.999999999".parse().unwrap()))
         .unwrap()
 }
 
@@ -65,7 +65,7 @@ fn the_greatest_counts_give_figures_in_order_and_no_panic() {
 fn a_count_beyond_a_million_millions_counts_as_that() {
     let card =
         EnergyProfile { active_params_b: Some(Decimal::from(8)), ..EnergyProfile::new(ModelKind::Chat) };
-    let offer = OfferFactors::new(&card, &place(Decimal::ONE, Decimal::ONE)).unwrap();
+    let offer = OfferFactors::new(&card, &site(Decimal::ONE, Decimal::ONE)).unwrap();
     let energy = |output| {
         let usage = TokenUsage { output, ..TokenUsage::default() };
         offer.attempt_energy(&AttemptWork::tokens(usage, Duration::ZERO), None).footprint().energy_kwh
@@ -111,7 +111,7 @@ proptest! {
     ) {
         let active = Decimal::new(i64::from(active), 3);
         let card = EnergyProfile { active_params_b: Some(active), ..EnergyProfile::new(ModelKind::Chat) };
-        let offer = OfferFactors::new(&card, &place(Decimal::new(i64::from(pue), 2), carbon.into())).unwrap();
+        let offer = OfferFactors::new(&card, &site(Decimal::new(i64::from(pue), 2), carbon.into())).unwrap();
         let usage = TokenUsage { input, cached, output, ..TokenUsage::default() };
         let work = AttemptWork { throughput_tier: tier, ..AttemptWork::tokens(usage, Duration::ZERO) };
         let ours = offer.attempt_energy(&work, None).footprint();
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn more_tokens_never_take_less_energy(input in 0_u64..1_000_000, output in 0_u64..1_000_000) {
         let card = EnergyProfile { active_params_b: Some(Decimal::from(70)), ..EnergyProfile::new(ModelKind::Chat) };
-        let offer = OfferFactors::new(&card, &place(Decimal::new(12, 1), Decimal::from(300))).unwrap();
+        let offer = OfferFactors::new(&card, &site(Decimal::new(12, 1), Decimal::from(300))).unwrap();
         let energy = |input, output| {
             let usage = TokenUsage { input, output, ..TokenUsage::default() };
             offer.attempt_energy(&AttemptWork::tokens(usage, Duration::ZERO), None).footprint().energy_kwh

@@ -78,8 +78,8 @@ fn a_size_becomes_joules_with_six_decimals() {
 #[test]
 fn a_size_that_is_none_gives_nothing() {
     let model = EcologitsModel { active_b: 8.0, total_b: 8.0, weight_bits: 16.0, batch: 64.0 };
-    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { active_b: wrong, ..model }), None);
-        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { total_b: wrong, ..model }), None);
+    for invalid in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { active_b: invalid, ..model }), None);
+        assert_eq!(ecologits::joules_per_output_token(&EcologitsModel { total_b: invalid, ..model }), None);
     }
 }

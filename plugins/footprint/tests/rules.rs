@@ -12,7 +12,7 @@ fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()
 }
 
-fn place() -> ServiceSite {
+fn site() -> ServiceSite {
     ServiceSite {
         pue: Some(decimal("1.2")),
         wue: Some(decimal("0.1")),
@@ -32,7 +32,7 @@ fn chat() -> EnergyProfile {
 }
 
 fn offer(card: &EnergyProfile) -> OfferFactors {
-    OfferFactors::new(card, &place()).unwrap()
+    OfferFactors::new(card, &site()).unwrap()
 }
 
 fn tokens(input: u64, cached: u64, output: u64) -> AttemptWork {
@@ -48,7 +48,7 @@ fn kwh(joules: &str) -> Decimal {
 #[test]
 fn failed_attempts_are_summed_before_rounding_each_with_its_own_location() {
     let clean = offer(&chat());
-    let dirty = OfferFactors::new(&chat(), &ServiceSite { g_per_kwh: decimal("500"), ..place() }).unwrap();
+    let dirty = OfferFactors::new(&chat(), &ServiceSite { g_per_kwh: decimal("500"), ..site() }).unwrap();
     let mut all = clean.attempt_energy(&tokens(0, 0, 300), None);
     all.add_failed(&dirty.attempt_energy(&tokens(500, 0, 0), None));
     let sum = all.footprint();
@@ -80,13 +80,13 @@ fn each_boundary_adds_its_unmetered_energy() {
 #[test]
 fn the_answers_own_boundary_beats_the_configured_one() {
     let it =
-        OfferFactors::new(&chat(), &ServiceSite { boundary: Some(MeterBoundary::It), ..place() }).unwrap();
+        OfferFactors::new(&chat(), &ServiceSite { boundary: Some(MeterBoundary::It), ..site() }).unwrap();
     let joules = decimal("3600000");
     let configured =
         it.attempt_energy(&tokens(1, 0, 1), Some(MeasuredEnergy { joules, boundary: None })).footprint();
     assert_eq!((configured.boundary, configured.energy_kwh), (MeterBoundary::It, decimal("1.2")));
-    let told = MeasuredEnergy { joules, boundary: Some(MeterBoundary::Facility) };
-    assert_eq!(it.attempt_energy(&tokens(1, 0, 1), Some(told)).footprint().energy_kwh, decimal("1"));
+    let measured = MeasuredEnergy { joules, boundary: Some(MeterBoundary::Facility) };
+    assert_eq!(it.attempt_energy(&tokens(1, 0, 1), Some(measured)).footprint().energy_kwh, decimal("1"));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_bill_follows_the_list_and_measured_energy_only_by_contract_up_to_twice() 
     let measured =
         |joules| Some(MeasuredEnergy { joules: decimal(joules), boundary: Some(MeterBoundary::Gpu) });
     assert_eq!(offer(&chat()).billable_kwh(&work, measured("10")), kwh("50.172"));
-    let contract = OfferFactors::new(&chat(), &ServiceSite { bills_measured: true, ..place() }).unwrap();
+    let contract = OfferFactors::new(&chat(), &ServiceSite { bills_measured: true, ..site() }).unwrap();
     assert_eq!(contract.billable_kwh(&work, measured("10")), kwh("10"));
     assert_eq!(contract.billable_kwh(&work, measured("1000")), kwh("100.344"));
     assert_eq!(contract.billable_kwh(&work, None), kwh("50.172"));
@@ -184,7 +184,7 @@ fn work_that_the_card_cannot_count_goes_by_time() {
 
 #[test]
 fn an_unpublished_building_has_the_defaults_and_is_flagged() {
-    let bare = ServiceSite { pue: None, wue: None, ..place() };
+    let bare = ServiceSite { pue: None, wue: None, ..site() };
     let ours = OfferFactors::new(&chat(), &bare).unwrap();
     assert_eq!(ours.pue(), decimal("1.4"));
     let footprint = ours.attempt_energy(&tokens(1, 0, 1), None).footprint();
@@ -203,9 +203,9 @@ fn every_mistake_of_a_card_and_a_location_is_named_at_once() {
         method: Some(EnergyMethod::Measured),
         ..EnergyProfile::new(ModelKind::Chat)
     };
-    let place = ServiceSite { pue: Some(decimal("0.9")), wue: Some(decimal("-0.1")), ..place() };
+    let invalid_site = ServiceSite { pue: Some(decimal("0.9")), wue: Some(decimal("-0.1")), ..site() };
     let fields: Vec<&str> =
-        OfferFactors::new(&card, &place).unwrap_err().iter().map(|mistake| mistake.field).collect();
+        OfferFactors::new(&card, &invalid_site).unwrap_err().iter().map(|mistake| mistake.field).collect();
     assert_eq!(fields, ["joules_per_output_token", "weight_bits", "total_params_b", "method", "pue", "wue"]);
 }
 
@@ -226,7 +226,7 @@ fn an_implausibly_large_energy_measurement_is_ignored() {
     let card =
         EnergyProfile { joules_per_output_token: Some(Decimal::ONE), ..EnergyProfile::new(ModelKind::Chat) };
     let card = EnergyProfile { joules_per_input_token: Some(Decimal::ONE), ..card };
-    let site = ServiceSite { pue: Some(Decimal::ONE), wue: Some(Decimal::ZERO), ..place() };
+    let site = ServiceSite { pue: Some(Decimal::ONE), wue: Some(Decimal::ZERO), ..site() };
     let offer = OfferFactors::new(&card, &site).unwrap();
     let credible = |output: u64, joules: &str, boundary| {
         let measured = MeasuredEnergy { joules: joules.parse().unwrap(), boundary: Some(boundary) };

@@ -41,8 +41,8 @@ fn card(all: &Value, name: &str) -> EnergyProfile {
     }
 }
 
-/// The place, and its grid's row.
-fn place(all: &Value, name: &str) -> (ServiceSite, grid::GridRow) {
+/// Returns the site of a provider, and the row of its grid.
+fn site_and_row(all: &Value, name: &str) -> (ServiceSite, grid::GridRow) {
     let provider = &all["providers"][name];
     let table = grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap();
     let row = table.get(provider["location"].as_str().unwrap()).unwrap().clone();
@@ -71,17 +71,17 @@ fn measured(value: &Value) -> Option<MeasuredEnergy> {
 
 fn assert_same(id: &str, ours: &AnswerFootprint, row: &grid::GridRow, offer: &OfferFactors, vector: &Value) {
     let (impact, more) = (&vector["environment_impact"], &vector["disclosure"]);
-    let told = |value: &Value| value.as_str().unwrap().to_owned();
-    assert_eq!(ours.energy_kwh.to_string(), told(&impact["energy_kwh"]), "{id} energy");
-    assert_eq!(ours.carbon_g.to_string(), told(&impact["carbon_g_co2"]), "{id} carbon");
-    assert_eq!(ours.water_l.to_string(), told(&impact["water_liters"]), "{id} water");
-    assert_eq!(row.renewable_percent.to_string(), told(&impact["renewable_percent"]), "{id} renewable");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    assert_eq!(ours.energy_kwh.to_string(), text(&impact["energy_kwh"]), "{id} energy");
+    assert_eq!(ours.carbon_g.to_string(), text(&impact["carbon_g_co2"]), "{id} carbon");
+    assert_eq!(ours.water_l.to_string(), text(&impact["water_liters"]), "{id} water");
+    assert_eq!(row.renewable_percent.to_string(), text(&impact["renewable_percent"]), "{id} renewable");
     assert_eq!(Some(offer.pue()), decimal(&impact["pue"]), "{id} pue");
-    assert_eq!(ours.energy_kwh_low.to_string(), told(&more["energy_kwh_low"]), "{id} low");
-    assert_eq!(ours.energy_kwh_high.to_string(), told(&more["energy_kwh_high"]), "{id} high");
-    assert_eq!(ours.embodied_g.to_string(), told(&more["carbon_embodied_g"]), "{id} embodied");
-    assert_eq!(row.g_per_kwh.to_string(), told(&more["grid_g_per_kwh"]), "{id} grid");
-    assert!(told(&more["method"]).starts_with(ours.method.name()), "{id} method");
+    assert_eq!(ours.energy_kwh_low.to_string(), text(&more["energy_kwh_low"]), "{id} low");
+    assert_eq!(ours.energy_kwh_high.to_string(), text(&more["energy_kwh_high"]), "{id} high");
+    assert_eq!(ours.embodied_g.to_string(), text(&more["carbon_embodied_g"]), "{id} embodied");
+    assert_eq!(row.g_per_kwh.to_string(), text(&more["grid_g_per_kwh"]), "{id} grid");
+    assert!(text(&more["method"]).starts_with(ours.method.name()), "{id} method");
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn every_vector_gives_its_energy_carbon_water_range_and_embodied_carbon() {
     assert_eq!(rows.len(), 8);
     for vector in rows {
         let inputs = &vector["inputs"];
-        let (place, row) = place(&all, inputs["provider"].as_str().unwrap());
-        let offer = OfferFactors::new(&card(&all, inputs["model"].as_str().unwrap()), &place).unwrap();
+        let (site, row) = site_and_row(&all, inputs["provider"].as_str().unwrap());
+        let offer = OfferFactors::new(&card(&all, inputs["model"].as_str().unwrap()), &site).unwrap();
         let (work, measured) = (work(&inputs["usage"]), measured(&inputs["measured"]));
         let ours = offer.attempt_energy(&work, measured).footprint();
         let id = vector["id"].as_str().unwrap();
@@ -118,15 +118,15 @@ fn the_constants_are_those_of_the_vectors() {
 #[test]
 fn the_vectors_cover_the_gpu_boundary_as_the_default_of_a_silent_meter() {
     let all = vectors();
-    let (place, _) = place(&all, "example-se");
-    let offer = OfferFactors::new(&card(&all, "chat-24b"), &place).unwrap();
+    let (site, _) = site_and_row(&all, "example-se");
+    let offer = OfferFactors::new(&card(&all, "chat-24b"), &site).unwrap();
     let joules = "40.433".parse().unwrap();
     let work = AttemptWork::tokens(TokenUsage::default(), Duration::ZERO);
     let silent = offer.attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: None })).footprint();
-    let told = offer
+    let reported = offer
         .attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: Some(MeterBoundary::Gpu) }))
         .footprint();
-    assert_eq!(silent.energy_kwh, told.energy_kwh);
-    assert!(silent.assumed.boundary && !told.assumed.boundary);
-    assert!(silent.energy_kwh_low < told.energy_kwh_low, "the meter may be the building's");
+    assert_eq!(silent.energy_kwh, reported.energy_kwh);
+    assert!(silent.assumed.boundary && !reported.assumed.boundary);
+    assert!(silent.energy_kwh_low < reported.energy_kwh_low, "the meter may be the building's");
 }

@@ -69,16 +69,16 @@ fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
 #[test]
 fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
     let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
-    let (long, short) = (account(0), account(1));
+    let (long, small) = (account(0), account(1));
     assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY + 1)).count(), 5);
     assert!(matches!(app.join(&long, LARGE_BODY + 1, "long"), QueueOutcome::Waiting(_, None)));
     assert_eq!(
-        (0..9).filter(|_| app.try_admit(&short, LARGE_BODY)).count(),
+        (0..9).filter(|_| app.try_admit(&small, LARGE_BODY)).count(),
         2,
         "they pass who would not fit anyway"
     );
     assert!(!app.try_grow(LARGE_BODY) && app.admit_next().is_none());
-    app.release(&short, LARGE_BODY);
+    app.release(&small, LARGE_BODY);
     assert!(app.admit_next().is_none(), "the long one still does not fit");
     app.release(&long, LARGE_BODY + 1);
     app.release(&long, LARGE_BODY + 1);

@@ -58,11 +58,11 @@ proptest! {
     fn sums_are_conserved(
         steps in proptest::collection::vec((0..4_u8, 0..400_u64, 0..400_u64, 0..50_i64, any::<prop::sample::Index>()), 1..120),
         tokens in 200..5_000_u64,
-        seats in 1..12_u32,
+        max_concurrent in 1..12_u32,
         budget in 50..600_u64,
     ) {
         let limits = UsageLimits {
-            tokens: some(tokens), concurrent: NonZeroU32::new(seats), day: some(budget), ..UsageLimits::default()
+            tokens: some(tokens), concurrent: NonZeroU32::new(max_concurrent), day: some(budget), ..UsageLimits::default()
         };
         let (mut meter, mut sums) = (UsageMeter::default(), Sums::default());
         for (what, input, output, money, which) in steps {
@@ -70,11 +70,11 @@ proptest! {
                 let cost = cost(input, output, money);
                 let held: u64 = sums.open.iter().map(|(_, cost)| u64::try_from(cost.money.0).unwrap()).sum();
                 let needed = (input + output).clamp(1, tokens);
-                let seat = sums.open.len() < usize::try_from(seats).unwrap();
-                let room = i128::from(tokens) - sums.tokens >= i128::from(needed) && input <= tokens;
+                let fits_concurrent = sums.open.len() < usize::try_from(max_concurrent).unwrap();
+                let fits_tokens = i128::from(tokens) - sums.tokens >= i128::from(needed) && input <= tokens;
                 let money = sums.spent + held + u64::try_from(money).unwrap().max(1) <= budget;
                 let found = ask(&mut meter, &limits, &cost, NOON);
-                prop_assert_eq!(found.is_ok(), seat && room && money, "{:?}", found);
+                prop_assert_eq!(found.is_ok(), fits_concurrent && fits_tokens && money, "{:?}", found);
                 if let Ok(admitted) = found {
                     sums.tokens += i128::from(needed);
                     sums.open.push((admitted, cost));
@@ -185,13 +185,13 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
         (whose, denied.limit, denied.retry_after),
         (LimitOwner::Account, LimitKind::Requests, RetryAfter::After(Duration::from_secs(60)))
     );
-    let standing = key.limit_status(&own, NOON);
-    assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 900));
+    let status = key.limit_status(&own, NOON);
+    assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 900));
     assert_eq!((key.in_flight(), key.admitted(), account.admitted()), (1, 1, 1));
     key.void(first.key, &own, NOON);
     // The request counts, although it was voided.
-    let standing = key.limit_status(&own, NOON);
-    assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 1_000));
+    let status = key.limit_status(&own, NOON);
+    assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 1_000));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
 
 #[test]
 fn data_behind_the_data_of_a_wav_counts_and_chunks_do_not() {
-    let short = |rest: &[u8]| {
+    let understated = |rest: &[u8]| {
         let mut bytes = sounds::wav(1000);
         let at = bytes.len() - 16_000 - 4;
         bytes[at..at + 4].copy_from_slice(&160u32.to_le_bytes());
@@ -79,11 +79,11 @@ fn data_behind_the_data_of_a_wav_counts_and_chunks_do_not() {
         bytes.extend(rest);
         bytes
     };
-    assert_eq!(length(&short(&[])), known("0.01"));
-    assert_eq!(length(&short(&[7; 15_840])), known("1"));
-    assert_eq!(length(&short(&[&b"LIST\x04\0\0\0INFO"[..], &[7; 15_840]].concat())), known("1"));
-    assert_eq!(length(&short(&[&b"LIST\x10\x27\0\0"[..], &[b'x'; 10_000]].concat())), known("0.01"));
-    assert_eq!(length(&short(&[&b"data\x10\x27\0\0"[..], &[7; 10_000]].concat())), known("0.635"));
+    assert_eq!(length(&understated(&[])), known("0.01"));
+    assert_eq!(length(&understated(&[7; 15_840])), known("1"));
+    assert_eq!(length(&understated(&[&b"LIST\x04\0\0\0INFO"[..], &[7; 15_840]].concat())), known("1"));
+    assert_eq!(length(&understated(&[&b"LIST\x10\x27\0\0"[..], &[b'x'; 10_000]].concat())), known("0.01"));
+    assert_eq!(length(&understated(&[&b"data\x10\x27\0\0"[..], &[7; 10_000]].concat())), known("0.635"));
 }
 
 #[test]

@@ -15,12 +15,12 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Compares with a golden file, or writes it where `PENSTOCK_BLESS` is set.
-fn golden(file: &Path, said: &[u8]) {
+fn golden(file: &Path, actual: &[u8]) {
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
-        fs::write(file, said).unwrap();
+        fs::write(file, actual).unwrap();
     }
     let expected = fs::read(file).unwrap_or_else(|_| panic!("{} is missing", file.display()));
-    assert_eq!(String::from_utf8_lossy(&expected), String::from_utf8_lossy(said), "{}", file.display());
+    assert_eq!(String::from_utf8_lossy(&expected), String::from_utf8_lossy(actual), "{}", file.display());
 }
 
 /// Shapes with golden cases; speech has none, because it passes unchanged.

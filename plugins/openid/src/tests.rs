@@ -143,10 +143,10 @@ fn an_unsigned_or_foreign_token_is_refused() {
     }
     let mut bytes = good.clone().into_bytes();
     for at in (0..bytes.len()).step_by(7).filter(|at| good.as_bytes()[*at] != b'.') {
-        let kept = bytes[at];
-        bytes[at] = if kept == b'A' { b'B' } else { b'A' };
+        let original = bytes[at];
+        bytes[at] = if original == b'A' { b'B' } else { b'A' };
         assert!(verify(std::str::from_utf8(&bytes).unwrap()).is_err(), "{at}");
-        bytes[at] = kept;
+        bytes[at] = original;
     }
     let mut large = claims();
     large["roles"] = json!("x".repeat(70_000));
@@ -165,8 +165,8 @@ fn ed25519_tokens_are_verified() {
     let message = format!("{}.{}", encode(&json!({"alg": "EdDSA", "kid": "e"})), encode(&claims()));
     let token = format!("{message}.{}", URL_SAFE_NO_PAD.encode(pair.sign(message.as_bytes())));
     assert!(verify_id_token(&token, &set, &expected()).is_ok());
-    let short = keys(&[json!({"kty": "OKP", "crv": "Ed25519", "kid": "e", "x": "AA"})]);
-    assert_eq!(verify_id_token(&token, &short, &expected()).map(|_| ()), Err(OpenIdError::Signature));
+    let invalid_set = keys(&[json!({"kty": "OKP", "crv": "Ed25519", "kid": "e", "x": "AA"})]);
+    assert_eq!(verify_id_token(&token, &invalid_set, &expected()).map(|_| ()), Err(OpenIdError::Signature));
 }
 
 #[test]

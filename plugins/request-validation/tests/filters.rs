@@ -61,9 +61,9 @@ fn filters_are_read_exactly() {
     ] {
         assert_eq!(cost(number).unwrap(), expected, "{number}");
     }
-    for wrong in ["-0.000001", "1.000001e9", "1e400", "\"1\"", "true", "[]", "{}"] {
-        let refusal = cost(wrong).unwrap_err();
-        assert_eq!(refusal.param.as_deref(), Some("filters.max_input_cost"), "{wrong}");
+    for invalid in ["-0.000001", "1.000001e9", "1e400", "\"1\"", "true", "[]", "{}"] {
+        let refusal = cost(invalid).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("filters.max_input_cost"), "{invalid}");
     }
 }
 

@@ -91,8 +91,8 @@ fn steps_are_bounded_under_both_names() {
         for (value, read) in [("1", Some(1)), ("150", Some(150)), ("null", None)] {
             assert_eq!(steps(value).unwrap().diffusion_steps(), read, "{name} {value}");
         }
-        for wrong in ["0", "151", "-1", "1.5", "4294967297", "\"9\"", "[]"] {
-            assert_eq!(steps(wrong).unwrap_err().param.as_deref(), Some(name), "{name} {wrong}");
+        for invalid in ["0", "151", "-1", "1.5", "4294967297", "\"9\"", "[]"] {
+            assert_eq!(steps(invalid).unwrap_err().param.as_deref(), Some(name), "{name} {invalid}");
         }
     }
     let both = ask(r#"{"model":"m","prompt":"p","steps":9,"num_inference_steps":8}"#).unwrap();

@@ -218,9 +218,9 @@ fn max_tokens_is_required_to_generate_and_not_to_count() {
     assert_eq!(taken(&body.replace("\"model\"", "\"max_tokens\":0,\"model\"")).max_tokens, Some(0));
     // Tokens may be counted while a tool is still running.
     assert!(count(&conversation(CALL)).is_ok());
-    let wrong = body.replace("\"model\"", "\"max_tokens\":-1,\"model\"");
+    let negative = body.replace("\"model\"", "\"max_tokens\":-1,\"model\"");
     let says = "expected an integer of at least 0, got a number out of range.";
-    assert_refused(count(&wrong), "max_tokens", says, &wrong);
+    assert_refused(count(&negative), "max_tokens", says, &negative);
 }
 
 #[test]
@@ -241,14 +241,14 @@ fn server_tools_have_the_code_of_features_that_are_not_there() {
 
 #[test]
 fn parameters_that_some_providers_reject_are_detected() {
-    let said = |messages: &str| taken(&conversation(messages)).history;
+    let history = |messages: &str| taken(&conversation(messages)).history;
     let hi = user(r#"{"type":"text","text":"\"system\" \"text\":\"\""}"#);
-    assert_eq!(said(&hi), HistoryFeatures::default());
+    assert_eq!(history(&hi), HistoryFeatures::default());
     let system = HistoryFeatures { late_system_messages: true, ..HistoryFeatures::default() };
     for role in ["system", r"s\u0079stem"] {
         let turn = format!(r#"{{"role":"{role}","content":"s"}}"#);
-        assert_eq!(said(&format!("{turn},{hi}")), system);
-        assert_eq!(said(&format!("{hi},{turn}")), system);
+        assert_eq!(history(&format!("{turn},{hi}")), system);
+        assert_eq!(history(&format!("{hi},{turn}")), system);
     }
     let idle = HistoryFeatures { removable_text: true, ..HistoryFeatures::default() };
     let empty = r#"{"type":"text","text":""}"#;
@@ -261,7 +261,7 @@ fn parameters_that_some_providers_reject_are_detected() {
         format!(r#"{hi},{{"role":"assistant","content":[]}},{hi}"#),
         format!("{hi},{},{}", CALL.replacen(empty, r#"{"type":"text","text":"x"}"#, 1), user(&result)),
     ] {
-        assert_eq!(said(&messages), idle, "{messages}");
+        assert_eq!(history(&messages), idle, "{messages}");
     }
     let billing = r#""system":[{"type":"text","text":"x-anthropic-billing-header: cch=1"}]"#;
     assert_eq!(taken(&with(billing)).history, idle);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_plan_shares_the_first_place_of_the_explanation() {
+    fn the_first_of_the_plan_shares_the_first_rank_of_the_explanation() {
         let candidates = [
             candidate(0, 1.0, 2.0, 30.0),
             candidate(1, 1.01, 2.0, 31.0),

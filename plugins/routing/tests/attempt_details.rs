@@ -61,9 +61,9 @@ fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
         let mut course = RetryPlanner::new([PlannedOffer::new(0, 0)], AttemptPolicy::default(), 1);
         course.start(NOW);
         course.on_failure(&UpstreamError::new(kind), at(5), &mut RetryBudget::new());
-        let told = course.attempt_details(|_| "alpha-fr");
+        let details = course.attempt_details(|_| "alpha-fr");
         assert_eq!(
-            told,
+            details,
             serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),
             "{kind:?}"
         );

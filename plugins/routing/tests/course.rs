@@ -224,13 +224,13 @@ fn a_rest_that_outlasts_the_deadline_is_not_waited_for() {
 
 #[test]
 fn the_retry_after_of_a_503_is_the_soonest_rest_within_one_to_five() {
-    for (seconds, told) in [(2, 2), (5, 5), (600, 5)] {
+    for (seconds, retry_after) in [(2, 2), (5, 5), (600, 5)] {
         let (mut course, mut budget) =
             course(1, AttemptPolicy { deadline: at(1_000), ..AttemptPolicy::default() });
         course.start(NOW);
         assert_eq!(
             course.on_failure(&rest(503, seconds), NOW, &mut budget),
-            PlannerStep::GiveUp { retry_after: told }
+            PlannerStep::GiveUp { retry_after }
         );
     }
 }
@@ -335,9 +335,9 @@ fn rejected_credentials_fail_over_and_401_ejects_the_whole_provider() {
             1,
         );
         course.start(NOW);
-        let told =
+        let step =
             course.on_failure(&fault(UpstreamErrorKind::Credentials(status)), NOW, &mut RetryBudget::new());
-        assert_eq!(told, PlannerStep::Attempt(next), "{status}");
+        assert_eq!(step, PlannerStep::Attempt(next), "{status}");
     }
 }
 

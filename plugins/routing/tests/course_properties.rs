@@ -35,9 +35,9 @@ fn any_entries() -> impl Strategy<Value = Vec<PlannedOffer>> {
     let one = (0..4_usize, proptest::option::weighted(0.2, 0..10_u64), any::<bool>());
     proptest::collection::vec(one, 0..7).prop_map(|all| {
         let entry =
-            |(offer, (provider, rest, good_standing)): (usize, (usize, Option<u64>, bool))| PlannedOffer {
+            |(offer, (provider, rest, is_stable)): (usize, (usize, Option<u64>, bool))| PlannedOffer {
                 cooldown_until: rest.map(|seconds| NOW + Duration::from_secs(seconds)),
-                is_stable: good_standing,
+                is_stable,
                 ..PlannedOffer::new(offer, provider)
             };
         all.into_iter().enumerate().map(entry).collect()

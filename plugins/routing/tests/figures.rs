@@ -120,15 +120,15 @@ fn figures_survive_a_restart_as_plain_numbers() {
         hour.observe(now, sample);
     }
     let later = NOW + Duration::from_secs(2_100);
-    let kept = serde_json::to_string(&(&figures, &hour)).unwrap();
-    let (again, hour_again): (LatencyStats, LastHourStats) = serde_json::from_str(&kept).unwrap();
-    let (kept, known) =
+    let serialized = serde_json::to_string(&(&figures, &hour)).unwrap();
+    let (again, hour_again): (LatencyStats, LastHourStats) = serde_json::from_str(&serialized).unwrap();
+    let (restored, known) =
         (again.predict_seconds(later, 3_000, 500), figures.predict_seconds(later, 3_000, 500).unwrap());
-    assert!(close(kept, known));
-    let (kept, known) = (hour_again.rates(later), hour.rates(later));
-    assert!(close(kept.throughput, known.throughput.unwrap()));
-    assert!(close(kept.latency, known.latency.unwrap()));
-    assert_eq!(kept.popularity, known.popularity);
+    assert!(close(restored, known));
+    let (restored, known) = (hour_again.rates(later), hour.rates(later));
+    assert!(close(restored.throughput, known.throughput.unwrap()));
+    assert!(close(restored.latency, known.latency.unwrap()));
+    assert_eq!(restored.popularity, known.popularity);
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn figures_move_to_another_clock_with_their_age() {
         "they age on"
     );
     assert_eq!(figures.convert_clock(written, written), figures);
-    let ahead = figures.convert_clock(NOW - Duration::from_secs(60), NOW);
-    assert_eq!(ahead.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
+    let future = figures.convert_clock(NOW - Duration::from_secs(60), NOW);
+    assert_eq!(future.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
     let away = figures.convert_clock(written, Duration::ZERO);
     assert_eq!(away.predict_seconds(NOW, 1, 1), None, "a very long time away");
 }
@@ -187,24 +187,24 @@ fn impossible_measurements_are_dropped() {
     let good = serde_json::to_value(&figures).unwrap();
     let mean = good["per_token"]["mean"].as_f64().unwrap();
     for absurd in [-1e-9, 86_400.1, 1e300, f64::MAX, -f64::MAX] {
-        let mut kept = good.clone();
-        kept["per_token"]["mean"] = absurd.into();
-        let read: LatencyStats = serde_json::from_value(kept).unwrap();
+        let mut stored = good.clone();
+        stored["per_token"]["mean"] = absurd.into();
+        let read: LatencyStats = serde_json::from_value(stored).unwrap();
         let moved = read.convert_clock(NOW, NOW);
         assert_eq!(moved.tokens_per_second(NOW), None, "{absurd}");
         assert!(close(moved.seconds_to_first_token(NOW, 1), 1.0), "what is sound stays");
     }
     for weight in [0.0, -1.0] {
-        let mut kept = good.clone();
-        kept["per_token"]["weight"] = weight.into();
-        let read: LatencyStats = serde_json::from_value(kept).unwrap();
+        let mut stored = good.clone();
+        stored["per_token"]["weight"] = weight.into();
+        let read: LatencyStats = serde_json::from_value(stored).unwrap();
         assert_eq!(read.convert_clock(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
     }
-    let mut kept = good;
-    kept["per_token"]["mean"] = 86_400.0.into();
-    kept["observed"] = u64::MAX.into();
-    kept["known"] = u64::MAX.into();
-    let mut moved = serde_json::from_value::<LatencyStats>(kept).unwrap().convert_clock(NOW, NOW);
+    let mut stored = good;
+    stored["per_token"]["mean"] = 86_400.0.into();
+    stored["observed"] = u64::MAX.into();
+    stored["known"] = u64::MAX.into();
+    let mut moved = serde_json::from_value::<LatencyStats>(stored).unwrap().convert_clock(NOW, NOW);
     assert_eq!(moved.age(NOW), Some(Duration::ZERO));
     assert_eq!(moved.time_since_first_seen(NOW), Duration::ZERO);
     assert!(
@@ -229,9 +229,11 @@ fn an_hour_moves_to_another_clock_without_impossible_values() {
     assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
     assert_eq!(hour.convert_clock(written, written), hour);
     assert!(hour.convert_clock(written, Duration::ZERO).rates(written).popularity.is_none());
-    let mut kept = serde_json::to_value(&hour).unwrap();
-    for slice in kept["slices"].as_array_mut().unwrap() {
+    let mut stored = serde_json::to_value(&hour).unwrap();
+    for slice in stored["slices"].as_array_mut().unwrap() {
         slice["waiting"] = (-1.0).into();
     }
-    assert!(serde_json::from_value::<LastHourStats>(kept).unwrap().convert_clock(written, there).is_empty());
+    assert!(
+        serde_json::from_value::<LastHourStats>(stored).unwrap().convert_clock(written, there).is_empty()
+    );
 }

@@ -10,14 +10,18 @@ use std::time::Duration;
 
 /// Three offers: cheap and slow, expensive and fast, and clean in between.
 fn three() -> [Candidate; 3] {
-    let place = |offer, price, seconds, ci_g_per_kwh, renewable| Candidate {
+    let candidate = |offer, price, seconds, ci_g_per_kwh, renewable| Candidate {
         price,
         predicted_seconds: Some(seconds),
         ci_g_per_kwh,
         renewable,
         ..Candidate::new(offer)
     };
-    [place(0, 1.0, 8.0, 300.0, 0.4), place(1, 4.0, 2.0, 300.0, 0.4), place(2, 1.6, 3.0, 30.0, 0.9)]
+    [
+        candidate(0, 1.0, 8.0, 300.0, 0.4),
+        candidate(1, 4.0, 2.0, 300.0, 0.4),
+        candidate(2, 1.6, 3.0, 30.0, 0.9),
+    ]
 }
 
 #[test]
@@ -226,7 +230,17 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         (proptest::option::of(any::<u64>()), any::<u64>()),
     )
         .prop_map(
-            |(price, seconds, in_flight, seats, failing, ci_g_per_kwh, renewable, health, (age, known))| {
+            |(
+                price,
+                seconds,
+                in_flight,
+                max_in_flight,
+                failing,
+                ci_g_per_kwh,
+                renewable,
+                health,
+                (age, known),
+            )| {
                 let measured: Option<Duration> = age.map(Duration::from_millis);
                 let known = Duration::from_millis(known);
                 Candidate {
@@ -236,7 +250,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                     measured_age: measured,
                     known_for: known,
                     in_flight,
-                    max_in_flight: seats,
+                    max_in_flight,
                     failure_ratio: failing,
                     ci_g_per_kwh,
                     renewable,

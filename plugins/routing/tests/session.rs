@@ -151,7 +151,7 @@ fn work_without_a_conversation_has_no_session() {
 }
 
 #[test]
-fn long_texts_are_told_apart_by_their_ends() {
+fn long_texts_are_distinguished_by_their_ends() {
     let body = |text: &str| format!(r#"{{"messages":[{{"role":"user","content":"{text}"}}]}}"#);
     let long = "x".repeat(100_000);
     let first = key(&body(&format!("{long}a")), &[]);

@@ -33,7 +33,7 @@ fn account(id: &str) -> AccountRecord {
     }
 }
 
-fn said(what: &str, target: &str) -> AuditedChange {
+fn audited(what: &str, target: &str) -> AuditedChange {
     let change = json!({ "name": "A name" });
     AuditedChange { at: 5, who: "test".to_owned(), what: what.to_owned(), target: target.to_owned(), change }
 }
@@ -42,13 +42,13 @@ fn said(what: &str, target: &str) -> AuditedChange {
 fn an_account_comes_back_as_it_was_and_is_made_once() {
     each_engine(|store| {
         let accounts = AccountStore::new(store);
-        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap();
+        accounts.insert(&account("acme"), &audited("account.create", "acme")).unwrap();
         assert_eq!(accounts.get("acme").unwrap(), Some(account("acme")));
         assert_eq!(accounts.get("acm").unwrap(), None);
-        let again = accounts.insert(&account("acme"), &said("account.create", "acme"));
+        let again = accounts.insert(&account("acme"), &audited("account.create", "acme"));
         assert_eq!(again, Err(StoreError::Guard { step: 0 }));
         for id in ["", "a\0b", &"x".repeat(201)] {
-            let made = accounts.insert(&account(id), &said("account.create", id));
+            let made = accounts.insert(&account(id), &audited("account.create", id));
             assert!(matches!(made, Err(StoreError::Format { .. })));
         }
     });
@@ -60,7 +60,7 @@ fn accounts_are_listed_in_pages_and_rows_of_others_are_not_among_them() {
         store.apply(Transaction::new().put(StoreTable::Accounts, *b"balance/acme", *b"not ours")).unwrap();
         let accounts = AccountStore::new(store);
         for id in ["c", "a", "b"] {
-            accounts.insert(&account(id), &said("account.create", id)).unwrap();
+            accounts.insert(&account(id), &audited("account.create", id)).unwrap();
         }
         let first = accounts.list(None, 2).unwrap();
         assert_eq!((first.accounts.len(), first.next.as_deref()), (2, Some("b")));
@@ -88,22 +88,22 @@ fn a_row_with_fields_of_later_versions_and_without_ours_is_read() {
 fn every_change_is_in_the_log_and_none_that_did_not_happen() {
     each_engine(|store| {
         let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store));
-        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap();
-        accounts.insert(&account("acme"), &said("account.create", "acme")).unwrap_err();
+        accounts.insert(&account("acme"), &audited("account.create", "acme")).unwrap();
+        accounts.insert(&account("acme"), &audited("account.create", "acme")).unwrap_err();
         let rename = |name: &'static str| {
             accounts.change("acme", move |account| {
                 let other = account.name != name;
                 account.name = name.to_owned();
-                other.then(|| said("account.change", "acme"))
+                other.then(|| audited("account.change", "acme"))
             })
         };
         assert_eq!(rename("Acme").unwrap().unwrap().name, "Acme");
         assert_eq!(rename("Acme").unwrap().unwrap().name, "Acme");
-        assert_eq!(accounts.change("nobody", |_| Some(said("account.change", "nobody"))).unwrap(), None);
+        assert_eq!(accounts.change("nobody", |_| Some(audited("account.change", "nobody"))).unwrap(), None);
         let page = log.list(0, 10).unwrap();
-        let told: Vec<_> =
+        let listed: Vec<_> =
             page.entries.iter().map(|entry| (entry.number, entry.description.what.as_str())).collect();
-        assert_eq!(told, [(1, "account.create"), (2, "account.change")]);
+        assert_eq!(listed, [(1, "account.create"), (2, "account.change")]);
         assert_eq!(log.list(1, 1).unwrap().entries[0].number, 2);
         assert_eq!((log.last_number().unwrap(), log.verify().unwrap()), (2, None));
     });
@@ -119,7 +119,7 @@ fn concurrent_writes_are_acknowledged_in_one_chain() {
                 scope.spawn(move || {
                     for n in 0..4 {
                         let id = format!("{writer}-{n}");
-                        accounts.insert(&account(&id), &said("account.create", &id)).unwrap();
+                        accounts.insert(&account(&id), &audited("account.create", &id)).unwrap();
                     }
                 });
             }
@@ -138,11 +138,11 @@ fn a_changed_a_missing_and_a_last_entry_are_found_out() {
     each_engine(|store| {
         let (accounts, log) = (AccountStore::new(store.clone()), AuditLog::new(store.clone()));
         for id in ["a", "b", "c"] {
-            accounts.insert(&account(id), &said("account.create", id)).unwrap();
+            accounts.insert(&account(id), &audited("account.create", id)).unwrap();
         }
         let row = |number: u64| [b"e".as_slice(), &number.to_be_bytes()].concat();
-        let kept = |number: u64| store.get(StoreTable::Audit, &row(number)).unwrap().unwrap();
-        let (second, third) = (kept(2), kept(3));
+        let stored = |number: u64| store.get(StoreTable::Audit, &row(number)).unwrap().unwrap();
+        let (second, third) = (stored(2), stored(3));
         let forged = String::from_utf8(second.clone()).unwrap().replace("\"test\"", "\"nobody\"");
         store.apply(Transaction::new().put(StoreTable::Audit, row(2), forged)).unwrap();
         assert_eq!(log.verify().unwrap(), Some(3), "the one after it names another");

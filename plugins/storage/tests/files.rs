@@ -150,8 +150,8 @@ fn invalid_ids_are_not_stored_and_rows_are_versioned() {
         );
     }
     assert!(files.add(&file("k\0", "a", FilePurpose::Batch)).is_err());
-    let (space, place, row) = FileStore::record_row(&file("k", "a", FilePurpose::Batch)).unwrap();
-    assert_eq!((space, place.as_slice()), (StoreTable::Files, &b"f/file-a"[..]));
+    let (space, key, row) = FileStore::record_row(&file("k", "a", FilePurpose::Batch)).unwrap();
+    assert_eq!((space, key.as_slice()), (StoreTable::Files, &b"f/file-a"[..]));
     assert!(row.starts_with(br#"{"v":1,"#));
 }
 

@@ -34,7 +34,7 @@ fn key(number: u32, account: &str) -> KeyRecord {
     }
 }
 
-fn said(at: u64) -> AuditedChange {
+fn audited(at: u64) -> AuditedChange {
     let text = |text: &str| text.to_owned();
     AuditedChange {
         at,
@@ -51,7 +51,7 @@ fn a_key_comes_back_as_it_was_inserted() {
         let full = key(1, "acme");
         let bare = KeyRecord { models: None, expires: None, limits: KeyLimits::default(), ..key(2, "acme") };
         for key in [&full, &bare] {
-            keys.insert(key, &said(1)).unwrap();
+            keys.insert(key, &audited(1)).unwrap();
             assert_eq!(keys.get(&key.id).unwrap().as_ref(), Some(key));
         }
         assert_eq!(keys.get("nobody").unwrap(), None);
@@ -61,8 +61,8 @@ fn a_key_comes_back_as_it_was_inserted() {
 #[test]
 fn a_public_id_is_given_once() {
     each_engine(|keys, _| {
-        keys.insert(&key(1, "acme"), &said(1)).unwrap();
-        assert_eq!(keys.insert(&key(1, "other"), &said(1)), Err(StoreError::Guard { step: 0 }));
+        keys.insert(&key(1, "acme"), &audited(1)).unwrap();
+        assert_eq!(keys.insert(&key(1, "other"), &audited(1)), Err(StoreError::Guard { step: 0 }));
         assert_eq!(keys.get(&key(1, "").id).unwrap().unwrap().account, "acme");
         assert_eq!(keys.list(Some("other"), None, 10).unwrap().keys, []);
     });
@@ -73,10 +73,10 @@ fn keys_with_a_malformed_id_or_account_are_refused() {
     each_engine(|keys, _| {
         for id in ["", "short", "0123456789abcde/", "0123456789abcdef0"] {
             let malformed = KeyRecord { id: id.to_owned(), ..key(1, "acme") };
-            assert!(matches!(keys.insert(&malformed, &said(1)), Err(StoreError::Format { .. })));
+            assert!(matches!(keys.insert(&malformed, &audited(1)), Err(StoreError::Format { .. })));
         }
         for account in ["", "a\0b"] {
-            assert!(matches!(keys.insert(&key(1, account), &said(1)), Err(StoreError::Format { .. })));
+            assert!(matches!(keys.insert(&key(1, account), &audited(1)), Err(StoreError::Format { .. })));
         }
     });
 }
@@ -85,7 +85,7 @@ fn keys_with_a_malformed_id_or_account_are_refused() {
 fn keys_are_listed_by_account_and_in_pages() {
     each_engine(|keys, _| {
         for number in 0..7 {
-            keys.insert(&key(number, if number % 2 == 0 { "a" } else { "ab" }), &said(1)).unwrap();
+            keys.insert(&key(number, if number % 2 == 0 { "a" } else { "ab" }), &audited(1)).unwrap();
         }
         let pages = |account: Option<&str>, limit| {
             let (mut names, mut after) = (Vec::new(), None::<String>);
@@ -110,10 +110,10 @@ fn keys_are_listed_by_account_and_in_pages() {
 fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme"), &said(1)).unwrap();
-        assert_eq!(keys.revoke(&id, &said(50)).unwrap(), RevokeOutcome::Revoked);
-        assert_eq!(keys.revoke(&id, &said(60)).unwrap(), RevokeOutcome::AlreadyRevoked);
-        assert_eq!(keys.revoke("0000000000000009", &said(60)).unwrap(), RevokeOutcome::UnknownKey);
+        keys.insert(&key(1, "acme"), &audited(1)).unwrap();
+        assert_eq!(keys.revoke(&id, &audited(50)).unwrap(), RevokeOutcome::Revoked);
+        assert_eq!(keys.revoke(&id, &audited(60)).unwrap(), RevokeOutcome::AlreadyRevoked);
+        assert_eq!(keys.revoke("0000000000000009", &audited(60)).unwrap(), RevokeOutcome::UnknownKey);
         assert_eq!(keys.get(&id).unwrap().unwrap().revoked, Some(50));
     });
 }
@@ -122,14 +122,14 @@ fn revoking_says_whether_it_changed_anything_and_keeps_the_first_time() {
 fn of_many_revocations_at_once_exactly_one_changes_the_key() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        keys.insert(&key(1, "acme"), &audited(1)).unwrap();
         let outcomes: Vec<_> = std::thread::scope(|scope| {
             let spawned: Vec<_> = (0..8_u64)
                 .map(|now| {
                     let (keys, id) = (&keys, &id);
                     scope.spawn(move || {
                         keys.touch(id, now).unwrap();
-                        keys.revoke(id, &said(now)).unwrap()
+                        keys.revoke(id, &audited(now)).unwrap()
                     })
                 })
                 .collect();
@@ -144,7 +144,7 @@ fn of_many_revocations_at_once_exactly_one_changes_the_key() {
 fn the_time_of_last_use_never_goes_back() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
-        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        keys.insert(&key(1, "acme"), &audited(1)).unwrap();
         assert!(keys.touch(&id, 100).unwrap());
         assert!(keys.touch(&id, 90).unwrap());
         assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(100));
@@ -184,20 +184,20 @@ fn rows_written_by_version_one_stay_readable() {
 #[test]
 fn a_key_change_is_reported_and_a_rotation_returns_the_new_key() {
     each_engine(|keys, store| {
-        keys.insert(&key(1, "acme"), &said(1)).unwrap();
+        keys.insert(&key(1, "acme"), &audited(1)).unwrap();
         let changed = keys.change(&key(1, "").id, |key| {
             key.previous = Some(PreviousSecret { digest: key.digest, until: 99 });
             key.digest = KeyDigest([1; 32]);
             key.limits.concurrent = Some(4);
-            Some(said(2))
+            Some(audited(2))
         });
         let changed = changed.unwrap().unwrap();
         assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
         assert_eq!(changed.previous, Some(PreviousSecret { digest: KeyDigest([0xab; 32]), until: 99 }));
         keys.touch(&changed.id, 7).unwrap();
         // The last use is not an audited change.
-        let told = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
-        assert_eq!(told.iter().map(|entry| entry.description.at).collect::<Vec<_>>(), [1, 2]);
-        assert!(!serde_json::to_string(&told).unwrap().contains("abab"), "no digest is told");
+        let entries = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
+        assert_eq!(entries.iter().map(|entry| entry.description.at).collect::<Vec<_>>(), [1, 2]);
+        assert!(!serde_json::to_string(&entries).unwrap().contains("abab"), "no digest is told");
     });
 }

@@ -29,7 +29,7 @@ fn one(file: &str) -> LineError {
     mistakes.first.remove(0)
 }
 
-fn told(line: &str) -> (&'static str, String) {
+fn code_and_message(line: &str) -> (&'static str, String) {
     let mistake = one(&format!("{}\n{line}\n{}\n", good("a"), good("b")));
     assert_eq!(mistake.line, 2);
     (mistake.code, mistake.to_sentence())
@@ -76,7 +76,7 @@ fn each_mistake_has_a_sentence_of_its_own() {
         ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
     ];
     for (line, code, sentence) in cases {
-        assert_eq!(told(line), (code, sentence.to_owned()));
+        assert_eq!(code_and_message(line), (code, sentence.to_owned()));
     }
     let fields = [
         ("custom_id", "", "missing_field", "line 2: custom_id: expected, but it is missing."),
@@ -131,19 +131,19 @@ fn each_mistake_has_a_sentence_of_its_own() {
         ),
     ];
     for (field, value, code, sentence) in fields {
-        assert_eq!(told(&with(field, value)), (code, sentence.to_owned()));
+        assert_eq!(code_and_message(&with(field, value)), (code, sentence.to_owned()));
     }
     let twice = r#"{"custom_id":"x","custom_id":"y","method":"POST","url":"/v1/rerank","body":{}}"#;
-    assert_eq!(told(twice).0, "repeated_field");
+    assert_eq!(code_and_message(twice).0, "repeated_field");
     let long = with("custom_id", &format!("\"{}\"", "x".repeat(MAX_CUSTOM_ID_BYTES + 1)));
-    assert_eq!(told(&long).1, "line 2: custom_id: expected at most 512 bytes, got 513.");
+    assert_eq!(code_and_message(&long).1, "line 2: custom_id: expected at most 512 bytes, got 513.");
     assert!(check(with("custom_id", &format!("\"{}\"", "x".repeat(MAX_CUSTOM_ID_BYTES))).as_bytes()).is_ok());
 }
 
 #[test]
 fn escapes_hide_neither_a_stream_nor_a_second_name() {
-    assert_eq!(told(&with("body", r#"{"\u0073tream":true}"#)).0, "stream_not_supported");
-    assert_eq!(told(&with("custom_id", r#""\u0061""#)).0, "duplicate_custom_id");
+    assert_eq!(code_and_message(&with("body", r#"{"\u0073tream":true}"#)).0, "stream_not_supported");
+    assert_eq!(code_and_message(&with("custom_id", r#""\u0061""#)).0, "duplicate_custom_id");
     for body in [r#"{"stream":false}"#, r#"{"a":{"stream":true}}"#, r#"{"stream_options":true,"p":"stream"}"#]
     {
         assert!(check(with("body", body).as_bytes()).is_ok(), "{body}");
@@ -169,7 +169,7 @@ fn invalid_utf8_and_deep_nesting_are_rejected_as_lines() {
     let mistakes = check(&bad).unwrap_err();
     assert_eq!((mistakes.first[0].line, mistakes.first[0].code), (2, "invalid_utf8"));
     let deep = with("body", &format!("{}{}{}", r#"{"a":"#, "[".repeat(200_000), "]".repeat(200_000)));
-    assert_eq!(told(&deep).0, "invalid_json_line");
+    assert_eq!(code_and_message(&deep).0, "invalid_json_line");
 }
 
 #[test]
@@ -180,8 +180,11 @@ fn lines_have_a_longest_and_files_a_most() {
     };
     assert_eq!(padded(MOST_LINE).len(), MOST_LINE);
     assert_eq!(check(format!("\u{feff}{}\r\n", padded(MOST_LINE)).as_bytes()).unwrap().lines, 1);
-    assert_eq!(told(&padded(MOST_LINE + 1)).1, "line 2: expected at most 1048576 bytes, got more.");
-    assert_eq!(told(&padded(MOST_LINE * 3)).0, "line_too_long");
+    assert_eq!(
+        code_and_message(&padded(MOST_LINE + 1)).1,
+        "line 2: expected at most 1048576 bytes, got more."
+    );
+    assert_eq!(code_and_message(&padded(MOST_LINE * 3)).0, "line_too_long");
     let mut file: String = (0..MAX_REQUESTS).map(|i| good(&i.to_string()) + "\n").collect();
     assert_eq!(check(file.as_bytes()).unwrap().lines, MAX_REQUESTS);
     file += &good("one more");
@@ -227,7 +230,8 @@ fn a_long_line_is_invalid_before_its_end_and_endless_beyond_a_bound() {
     assert!(lines.has_error() && !lines.is_line_endless(), "the next is another");
     lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED_BYTES]);
     assert!(lines.is_line_endless());
-    let codes: Vec<_> = lines.end().unwrap_err().first.iter().map(|wrong| (wrong.line, wrong.code)).collect();
+    let codes: Vec<_> =
+        lines.end().unwrap_err().first.iter().map(|mistake| (mistake.line, mistake.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);
 }
 

@@ -88,7 +88,7 @@ fn buffered_answers_match_the_golden_case() {
         );
         let abilities = case_capabilities(&case);
         let target = test_support::sample_target(Dialect::Chat, &abilities);
-        let said = match TRANSLATOR.translate_buffered(&ask, &target, Bytes::from(got)) {
+        let answered = match TRANSLATOR.translate_buffered(&ask, &target, Bytes::from(got)) {
             Ok(whole) => {
                 let body = whole.body.concat();
                 let value: Value = serde_json::from_slice(&body).unwrap();
@@ -105,7 +105,7 @@ fn buffered_answers_match_the_golden_case() {
             }
             Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),
         };
-        assert_golden(&case.join("answered.json"), &said);
+        assert_golden(&case.join("answered.json"), &answered);
     }
     assert!(count > 8, "the cases are there");
 }

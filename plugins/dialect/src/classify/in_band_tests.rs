@@ -56,7 +56,7 @@ fn an_error_inside_a_good_answer_that_states_a_timeout_is_one() {
 #[test]
 fn a_part_of_a_word_of_the_request_is_removed_too() {
     let request = br#"{"messages":[{"role":"user","content":"My secret is Swordfish. Schwangerschaftsdiabetes. L\u00f6sung"}]}"#;
-    let said = |text: &str| {
+    let message_of = |text: &str| {
         let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request);
         fault.api_error.unwrap().message.to_lowercase()
     };
@@ -66,10 +66,10 @@ fn a_part_of_a_word_of_the_request_is_removed_too() {
         "the text xSwordfishx is invalid",
         "the text ordfish is invalid",
     ] {
-        let said = said(text);
-        assert!(!said.contains("schwanger") && !said.contains("ordf"), "{said}");
+        let message = message_of(text);
+        assert!(!message.contains("schwanger") && !message.contains("ordf"), "{message}");
     }
-    assert!(said("temperature must be less than 1.5").ends_with("temperature must be less than 1.5"));
-    let turned = said("the member tool_choice \u{202e} is bad \u{2066}now");
+    assert!(message_of("temperature must be less than 1.5").ends_with("temperature must be less than 1.5"));
+    let turned = message_of("the member tool_choice \u{202e} is bad \u{2066}now");
     assert!(!turned.contains(['\u{202e}', '\u{2066}']), "{turned:?}");
 }

@@ -217,8 +217,8 @@ fn an_oversized_prompt_is_recognised_with_any_status_and_its_counts() {
             let fault = asked(status, &body, known);
             let refusal = fault.api_error.unwrap_or_else(|| panic!("{status}: {text}"));
             assert_eq!((fault.kind, refusal.code), (UpstreamErrorKind::Caller, ErrorCode::ContextLength), "{status}: {text}");
-            let told: Vec<_> = [window, input].into_iter().filter_map(|name| Some((name, refusal.details.get(name)?.as_u64()?))).collect();
-            assert_eq!(told, counts, "{status}: {text}");
+            let reported: Vec<_> = [window, input].into_iter().filter_map(|name| Some((name, refusal.details.get(name)?.as_u64()?))).collect();
+            assert_eq!(reported, counts, "{status}: {text}");
         }
     }
 }
@@ -326,7 +326,7 @@ fn a_truncated_tool_call_in_the_history_that_fails_an_engine_is_a_client_error()
 #[test]
 #[rustfmt::skip]
 fn a_providers_message_is_passed_on_without_internal_details() {
-    let said = |status: u16, body: &str| refused(status, body).message.into_owned();
+    let message_of = |status: u16, body: &str| refused(status, body).message.into_owned();
     let lead = "The model's provider does not accept this request";
     for (body, sentence) in [
         (r#"{"error":{"message":"temperature must be less than 1.5"}}"#, "temperature must be less than 1.5"),
@@ -345,24 +345,24 @@ fn a_providers_message_is_passed_on_without_internal_details() {
         (r#"{"reason":"Invalid image"}"#, "Invalid image"),
         (r#"{"error":{"message":"litellm.BadRequestError: OpenAIException - Error code: 400 - {'error': {'message': 'tools must be a list'}}"}}"#, "tools must be a list"),
     ] {
-        assert_eq!(said(400, body), format!("{lead}: {sentence}"), "{body}");
+        assert_eq!(message_of(400, body), format!("{lead}: {sentence}"), "{body}");
     }
     for silent in ["", "<html><body>Bad Request at host</body></html>", "\u{fffd}\u{0}", r#"{"error":{}}"#, "{\"error\":5}", r#"{"error":{"message":"secret plan Jane Doe"}}"#, "Traceback (most recent call last): x"] {
-        assert_eq!(said(400, silent), format!("{lead}."), "{silent}");
+        assert_eq!(message_of(400, silent), format!("{lead}."), "{silent}");
     }
     let long = format!("bad {}", "sound words ".repeat(500));
-    assert!(said(400, &long).chars().count() < 400);
+    assert!(message_of(400, &long).chars().count() < 400);
 }
 
 #[test]
 fn words_without_spaces_are_compared_by_letters() {
     let request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\u{6211}\u{7684}\u{79d8}\u{5bc6}\u{8ba1}\u{5212}\"}]}";
-    let said = |text: &str| {
+    let message_of = |text: &str| {
         let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());
         fault.api_error.unwrap().message.into_owned()
     };
-    assert!(!said("Bad text: \u{79d8}\u{5bc6}\u{8ba1}\u{5212} here").contains('\u{5bc6}'));
-    assert!(said("Bad text: \u{683c}\u{5f0f}\u{9519}\u{8bef} here").contains('\u{683c}'));
+    assert!(!message_of("Bad text: \u{79d8}\u{5bc6}\u{8ba1}\u{5212} here").contains('\u{5bc6}'));
+    assert!(message_of("Bad text: \u{683c}\u{5f0f}\u{9519}\u{8bef} here").contains('\u{683c}'));
 }
 
 #[test]

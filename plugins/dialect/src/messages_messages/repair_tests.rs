@@ -15,16 +15,16 @@ fn null_members_are_removed_and_the_rest_is_unchanged() {
     // Every selection of the members in every order.
     for number in 0..4_usize.pow(4) {
         let mut chosen: Vec<&str> = Vec::new();
-        for place in 0..4 {
-            let member = members.get(number / 4_usize.pow(place) % 4).unwrap();
+        for position in 0..4 {
+            let member = members.get(number / 4_usize.pow(position) % 4).unwrap();
             if !chosen.contains(member) {
                 chosen.push(member);
             }
         }
         let object = Bytes::from(format!("{{ {} }}", chosen.join(" , ")));
-        let mut mends = DocumentPatches::new(&object);
-        repair_block(&mut mends, &object, |_| String::new());
-        let done: Value = serde_json::from_slice(&mends.finish().concat()).unwrap();
+        let mut patches = DocumentPatches::new(&object);
+        repair_block(&mut patches, &object, |_| String::new());
+        let done: Value = serde_json::from_slice(&patches.finish().concat()).unwrap();
         let mut expected: Value = serde_json::from_slice(&object).unwrap();
         expected.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         assert_eq!(done, expected);
@@ -33,14 +33,15 @@ fn null_members_are_removed_and_the_rest_is_unchanged() {
 
 #[test]
 fn a_text_repeated_in_a_block_start_is_sent_once() {
-    for (said, heard) in [
+    for (members, heard) in [
         (r#""text":"a","text":"b""#, Some("a")),
         (r#""text":"a","text":"""#, Some("a")),
         (r#""text":"","text":"b""#, None),
         (r#""text":null,"text":"b""#, None),
     ] {
-        let data =
-            format!(r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"text",{said}}}}}"#);
+        let data = format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"text",{members}}}}}"#
+        );
         let data = Bytes::from(data);
         let start = repair_block_start(
             &data,
@@ -48,9 +49,9 @@ fn a_text_repeated_in_a_block_start_is_sent_once() {
             ThinkingDisplay::Shown,
             (&mut ToolCallIds::default(), "seed"),
         );
-        assert_eq!(start.early_text.map(|(_, words)| words), heard.map(Bytes::from), "{said}");
+        assert_eq!(start.early_text.map(|(_, words)| words), heard.map(Bytes::from), "{members}");
         let left: Value = serde_json::from_slice(&start.data).unwrap();
-        assert_eq!(left["content_block"], serde_json::json!({"type": "text", "text": ""}), "{said}");
-        assert!(!start.data.windows(3).any(|part| part == br#""a""# || part == br#""b""#), "{said}");
+        assert_eq!(left["content_block"], serde_json::json!({"type": "text", "text": ""}), "{members}");
+        assert!(!start.data.windows(3).any(|part| part == br#""a""# || part == br#""b""#), "{members}");
     }
 }

@@ -58,8 +58,8 @@ fn run(shape: &dyn ProviderAdapter, case: &Path) -> bool {
     let calls = match shape.build_requests(&ask, &target) {
         Ok(calls) => calls,
         Err(refusal) => {
-            let said = format!("{:?} {:?}: {}\n", refusal.code, refusal.param, refusal.message);
-            golden(&case.join("sent.json"), &said);
+            let formatted = format!("{:?} {:?}: {}\n", refusal.code, refusal.param, refusal.message);
+            golden(&case.join("sent.json"), &formatted);
             return false;
         }
     };

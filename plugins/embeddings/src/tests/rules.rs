@@ -85,7 +85,7 @@ proptest! {
     fn any_form_and_any_order_give_the_same_vectors(
         vectors_in in prop::collection::vec(prop::collection::vec(finite(), 3), 1..6),
         strings in any::<u8>(),
-        turn in any::<usize>(),
+        rotation in any::<usize>(),
         spaces in any::<bool>(),
     ) {
         let mut items: Vec<String> = vectors_in.iter().enumerate().map(|(index, vector)| {
@@ -94,7 +94,7 @@ proptest! {
             format!(r#"{{"object":"embedding","index":{index},"embedding":{value}}}"#)
         }).collect();
         let count = items.len();
-        items.rotate_left(turn % count);
+        items.rotate_left(rotation % count);
         let body = format!(r#"{{"object":"list","data":[{}],"usage":{{"prompt_tokens":5,"total_tokens":5}}}}"#, items.join(","));
         for wanted in [false, true] {
             let whole = openai(&embed(count, wanted), body.clone()).unwrap();

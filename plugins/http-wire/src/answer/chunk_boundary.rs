@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn refuses_ambiguous_framing() {
         let long = [b"1;".as_slice(), &vec![b'a'; MAX_LINE_BYTES], b"\r\n"].concat();
-        for wrong in [
+        for invalid in [
             &b"5\nhello\r\n"[..],
             b"5\r\nhello!\r\n",
             b"5 5\r\nhello\r\n",
@@ -141,10 +141,11 @@ mod tests {
             b"ffffffffffffffff\r\n",
             &long,
         ] {
-            for cut in [1, 2, wrong.len()] {
+            for cut in [1, 2, invalid.len()] {
                 let mut boundary = ChunkedBodyScanner::default();
-                let pushed: Result<Vec<_>, _> = wrong.chunks(cut).map(|piece| boundary.push(piece)).collect();
-                assert!(pushed.is_err(), "{} in pieces of {cut}", wrong.escape_ascii());
+                let pushed: Result<Vec<_>, _> =
+                    invalid.chunks(cut).map(|piece| boundary.push(piece)).collect();
+                assert!(pushed.is_err(), "{} in pieces of {cut}", invalid.escape_ascii());
             }
         }
     }

@@ -27,8 +27,8 @@ fn body_framing_follows_the_standard() {
         assert_eq!(framing_of(fields), (framing, last), "{fields}");
     }
     for status in [100, 103, 204, 304] {
-        let told = parse_head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
-        assert_eq!((told.status, told.framing), (status, BodyFraming::Length(0)));
+        let head = parse_head(&format!("HTTP/1.1 {status} x\r\nContent-Length: 9\r\n\r\n")).unwrap().unwrap();
+        assert_eq!((head.status, head.framing), (status, BodyFraming::Length(0)));
     }
 }
 
@@ -73,9 +73,9 @@ fn a_head_is_the_same_at_every_split() {
         assert_eq!(parse_head(text.get(..end).unwrap()), Ok(None), "{end}");
     }
     let whole = parse_head(&format!("{text}ab")).unwrap().unwrap();
-    let told =
+    let expected =
         Http1ResponseHead { size: text.len(), status: 429, framing: BodyFraming::Length(2), is_last: false };
-    assert_eq!(whole, told);
+    assert_eq!(whole, expected);
     assert_eq!(header_value(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
     assert_eq!(header_value(text.as_bytes(), "none"), None);
 }

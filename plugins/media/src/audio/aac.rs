@@ -71,8 +71,8 @@ mod tests {
         ] {
             assert_eq!(FrameConfig::parse(bytes), Some(FrameConfig { samples, rate }), "{bytes:x?}");
         }
-        for wrong in [&[][..], &[0x12], &[0xf8, 0xe6], &[0x17, 0x80, 0x18]] {
-            assert_eq!(FrameConfig::parse(wrong), None, "{wrong:x?}");
+        for invalid in [&[][..], &[0x12], &[0xf8, 0xe6], &[0x17, 0x80, 0x18]] {
+            assert_eq!(FrameConfig::parse(invalid), None, "{invalid:x?}");
         }
     }
 }

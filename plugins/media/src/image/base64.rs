@@ -65,16 +65,16 @@ mod tests {
         assert_eq!(decode_base64(b"aGVsbG8").as_deref(), Some(&b"hello"[..]));
         assert_eq!(decode_base64(b"aGVsbG8=").as_deref(), Some(&b"hello"[..]));
         assert_eq!(data_url_payload(Bytes::from_static(b"data:image/png;base64,aGVs")), "aGVs");
-        for wrong in ["", "a", "a\u{e9}", "a-_b", "{}"] {
-            assert_eq!(decode_base64(wrong.as_bytes()), None, "{wrong}");
+        for invalid in ["", "a", "a\u{e9}", "a-_b", "{}"] {
+            assert_eq!(decode_base64(invalid.as_bytes()), None, "{invalid}");
         }
     }
 
     #[test]
     fn only_valid_messages_pass_unchanged() {
         assert!(is_canonical(b"aGVsbG8=") && is_canonical(b"aGVsbG8h"));
-        for mend in [&b""[..], b"aGVsbG8", b"aGVs\nbG8", b"====", b"aGV-bG8_"] {
-            assert!(!is_canonical(mend));
+        for repairable in [&b""[..], b"aGVsbG8", b"aGVs\nbG8", b"====", b"aGV-bG8_"] {
+            assert!(!is_canonical(repairable));
         }
     }
 }

@@ -21,8 +21,8 @@ mod tests {
     fn codes_are_known_and_names_are_not() {
         assert_eq!(canonical_code("en"), Some("en"));
         assert_eq!(canonical_code("DE"), Some("de"));
-        for wrong in ["", "english", "en-US", "xx", "eng", " en"] {
-            assert_eq!(canonical_code(wrong), None, "{wrong}");
+        for invalid in ["", "english", "en-US", "xx", "eng", " en"] {
+            assert_eq!(canonical_code(invalid), None, "{invalid}");
         }
         assert_eq!(CODES.split_whitespace().count(), 184);
     }

@@ -89,12 +89,12 @@ fn events_carry_the_same_bytes_and_end_with_the_objects() {
             (&"speech.audio.done".into(), &1.into())
         );
         assert!(done["usage"]["total_tokens"].is_u64());
-        let mut said = Vec::new();
+        let mut decoded = Vec::new();
         for event in events {
             assert_eq!(event["type"], "speech.audio.delta");
-            said.extend(STANDARD.decode(event["audio"].as_str().unwrap()).unwrap());
+            decoded.extend(STANDARD.decode(event["audio"].as_str().unwrap()).unwrap());
         }
-        assert_eq!(said, audio, "{size}");
+        assert_eq!(decoded, audio, "{size}");
     }
 }
 

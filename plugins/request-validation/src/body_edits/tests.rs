@@ -22,33 +22,33 @@ fn any_selection_of_members_or_items_can_be_dropped() {
     for (open, close, part) in [("{", "}", "\"k\":"), ("[", "]", "")] {
         for count in 0..6_u32 {
             for space in ["", " ", "\n  "] {
-                let list = |kept: u32| {
-                    let parts = (0..count).filter(move |index| kept & 1 << index != 0);
+                let list = |selection: u32| {
+                    let parts = (0..count).filter(move |index| selection & 1 << index != 0);
                     parts.map(|index| format!("{}{index}", part.replace('k', &index.to_string())))
                 };
                 let all: Vec<String> = list(u32::MAX).collect();
                 let text = format!("{open}{space}{}{space}{close}", all.join(&format!("{space},{space}")));
-                for kept in 0..1_u32 << count {
+                for selection in 0..1_u32 << count {
                     let nodes =
                         scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }, is_opaque).unwrap();
                     let tape = JsonTape { text: &text, nodes: &nodes };
                     let root = tape.root().unwrap();
                     let keep = |value: penstock_json_scan::tape::JsonValue<'_>| {
-                        kept & 1 << value.raw().parse::<u32>().unwrap() != 0
+                        selection & 1 << value.raw().parse::<u32>().unwrap() != 0
                     };
                     let mut edits = BodyEdits::default();
                     if root.is_object() {
                         edits.retain_members(root, |_, value| keep(value));
                     } else {
-                        assert_eq!(edits.retain_items(root, keep), kept.count_ones() as usize);
+                        assert_eq!(edits.retain_items(root, keep), selection.count_ones() as usize);
                     }
                     let got: serde_json::Value =
                         serde_json::from_str(&applied(&text, &edits.finish())).unwrap();
-                    let expected = format!("{open}{}{close}", list(kept).collect::<Vec<_>>().join(","));
+                    let expected = format!("{open}{}{close}", list(selection).collect::<Vec<_>>().join(","));
                     assert_eq!(
                         got,
                         serde_json::from_str::<serde_json::Value>(&expected).unwrap(),
-                        "{text} {kept:b}"
+                        "{text} {selection:b}"
                     );
                 }
             }

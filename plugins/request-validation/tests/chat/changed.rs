@@ -149,8 +149,8 @@ fn a_call_without_arguments_is_one_with_an_empty_object_of_them() {
         );
         for messages in [call, legacy] {
             let sent = edited(&taken(&conversation(&messages)));
-            let said = &sent["messages"][0]["tool_calls"][0]["function"];
-            assert_eq!(*said, json!({"name": "f", "arguments": "{}"}), "{messages}");
+            let sent_function = &sent["messages"][0]["tool_calls"][0]["function"];
+            assert_eq!(*sent_function, json!({"name": "f", "arguments": "{}"}), "{messages}");
         }
     }
     let object = CALL.replace(r#""{}""#, r#"{"a":[1, "\u00e9\n\"b\""]}"#);

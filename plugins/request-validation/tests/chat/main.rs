@@ -97,23 +97,23 @@ fn null_is_absent_for_every_optional_field() {
 
 #[test]
 fn parameters_that_some_providers_reject_are_detected() {
-    let said = |messages: &str| taken(&conversation(messages)).history;
+    let history = |messages: &str| taken(&conversation(messages)).history;
     let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
     let system = r#"{"role":"system","content":"s"}"#;
-    assert_eq!(said(&format!("{system},{user}")), HistoryFeatures::default());
+    assert_eq!(history(&format!("{system},{user}")), HistoryFeatures::default());
     for role in ["system", "developer", r"s\u0079stem"] {
         let later = system.replace("system", role);
         assert_eq!(
-            said(&format!("{user},{later}")),
+            history(&format!("{user},{later}")),
             HistoryFeatures { late_system_messages: true, ..HistoryFeatures::default() }
         );
     }
     let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
     let called = HistoryFeatures { calls: true, ..HistoryFeatures::default() };
-    assert_eq!(said(&format!("{user},{CALL},{result}")), HistoryFeatures { results: true, ..called });
+    assert_eq!(history(&format!("{user},{CALL},{result}")), HistoryFeatures { results: true, ..called });
     for name in ["reasoning", "reasoning_content"] {
         let thought = format!(r#"{user},{{"role":"assistant","content":"a","{name}":"t"}},{user}"#);
-        assert_eq!(said(&thought), HistoryFeatures { reasoning: true, ..HistoryFeatures::default() });
+        assert_eq!(history(&thought), HistoryFeatures { reasoning: true, ..HistoryFeatures::default() });
     }
 }
 

@@ -92,7 +92,7 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
 }
 
 #[test]
-fn a_turn_over_its_limits_is_refused_and_changes_nothing() {
+fn a_report_over_its_limits_is_refused_and_changes_nothing() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("a").unwrap();
     let pools = (0..=MAX_HEARTBEAT_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });

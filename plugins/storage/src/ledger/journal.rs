@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_take_turns_once_the_other_one_is_committed() {
+    fn the_files_alternate_once_the_other_one_is_committed() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = LedgerJournal::open(dir.path(), ID).unwrap();
         let size = 1024 * 1024 - 8;

@@ -72,8 +72,8 @@ fn compaction_retains_every_row_and_frees_disk_space() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
     fill(&*store, 40);
-    for turn in 0..250_u8 {
-        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
+    for round in 0..250_u8 {
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![round; 65_000])).unwrap();
     }
     let rows = |store: &dyn Store| {
         let mut rows = Vec::new();
@@ -96,8 +96,8 @@ fn compaction_retains_every_row_and_frees_disk_space() {
 fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
-    for turn in 0..250_u8 {
-        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
+    for round in 0..250_u8 {
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![round; 65_000])).unwrap();
     }
     drop(store);
     let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();
@@ -111,8 +111,8 @@ fn opening_compacts_a_log_that_is_far_larger_than_its_rows() {
 fn opening_compacts_nothing_where_a_second_log_would_not_fit() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), small()).unwrap();
-    for turn in 0..250_u8 {
-        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![turn; 65_000])).unwrap();
+    for round in 0..250_u8 {
+        store.apply(Transaction::new().put(StoreTable::Files, b"churn", vec![round; 65_000])).unwrap();
     }
     drop(store);
     let size = || fs::metadata(dir.path().join("sled/db")).unwrap().len();

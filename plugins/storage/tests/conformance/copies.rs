@@ -81,11 +81,11 @@ fn a_damaged_or_cut_export_is_refused() {
     for cut in 0..text.len() - 1 {
         assert!(import(&*open_in_memory(), &mut &text[..cut]).is_err(), "cut at {cut}");
     }
-    for place in 0..text.len() - 1 {
+    for index in 0..text.len() - 1 {
         let mut damaged = text.clone();
         // Replaces a digit by another digit, so that the line often remains valid JSON.
-        damaged[place] = if damaged[place] == b'1' { b'2' } else { b'1' };
-        assert!(import(&*open_in_memory(), &mut damaged.as_slice()).is_err(), "changed at {place}");
+        damaged[index] = if damaged[index] == b'1' { b'2' } else { b'1' };
+        assert!(import(&*open_in_memory(), &mut damaged.as_slice()).is_err(), "changed at {index}");
     }
     let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4]].concat();

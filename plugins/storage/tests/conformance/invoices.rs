@@ -85,7 +85,7 @@ fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
 }
 
 #[test]
-fn a_large_document_is_kept_whole_and_a_huge_one_takes_no_number() {
+fn a_large_document_is_stored_whole_and_a_huge_one_takes_no_number() {
     each_engine(|store| {
         let mut state = 7_u32;
         let mut noise = |bytes: usize| -> Vec<u8> {

@@ -16,7 +16,7 @@ use crate::{as_child, child, finish};
 
 const QUOTA: u64 = 30_000_000;
 /// Fewer bytes than the rows of [`grown`] take.
-const ROOM: u64 = 2_000_000;
+const QUOTA_HEADROOM: u64 = 2_000_000;
 
 fn options() -> StoreOptions {
     StoreOptions { ballast_bytes: 10_000_000, ..StoreOptions::default() }
@@ -189,7 +189,7 @@ fn a_compaction_on_a_full_disk_leaves_the_store_unchanged() {
     let path = dir.path().join("root/store");
     let rows = grown(&path);
     // Space for a part of the copy.
-    let quota = size(&dir.path().join("root")) + ROOM;
+    let quota = size(&dir.path().join("root")) + QUOTA_HEADROOM;
     let mut command = child(dir.path(), "faults::child_process_without_disk_space_to_compact");
     command.env("SHIM_QUOTA", quota.to_string());
     finish(command);

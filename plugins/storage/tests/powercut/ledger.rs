@@ -78,8 +78,8 @@ pub fn work(ledger: &LedgerStore, count: u64, mut acknowledge: impl FnMut(u64)) 
 pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result<(LedgerStore, u64), String> {
     let ledger = LedgerStore::open(Arc::clone(store), Some(copies))
         .map_err(|error| format!("the ledger does not open: {error}"))?;
-    let wrong = |error: StoreError| error.to_string();
-    let head = head(&ledger).map_err(wrong)?;
+    let to_text = |error: StoreError| error.to_string();
+    let head = head(&ledger).map_err(to_text)?;
     if head < acknowledged || head > acknowledged + 1 {
         return Err(format!("{acknowledged} was acknowledged, the ledger is at {head}"));
     }
@@ -89,22 +89,22 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
             text.extend_from_slice(&sheet.text);
             Ok::<_, StoreError>(())
         })
-        .map_err(wrong)?;
+        .map_err(to_text)?;
     if text != (1..=head * 2).flat_map(line).collect::<Vec<u8>>() {
         return Err("the sheets are not what was written".to_owned());
     }
-    let balance = ledger.balance("acme").map_err(wrong)?.unwrap_or_default();
+    let balance = ledger.balance("acme").map_err(to_text)?.unwrap_or_default();
     if u64::try_from(balance.credits) != Ok(head) {
         return Err(format!("the balance is {balance:?} at {head}"));
     }
-    if ledger.entry_number_by_name(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
+    if ledger.entry_number_by_name(&format!("name {head}")).map_err(to_text)?.unwrap_or(0) != head {
         return Err(format!("the name of {head} is not there"));
     }
-    let (row, far) = work_done(&**store).map_err(wrong)?;
+    let (row, far) = work_done(&**store).map_err(to_text)?;
     if (row, far) != (head, head) {
         return Err(format!("the work is at {row} and {far}, the ledger at {head}"));
     }
-    let findings = ledger.compare_replica().map_err(wrong)?;
+    let findings = ledger.compare_replica().map_err(to_text)?;
     if findings.is_empty() { Ok((ledger, head)) } else { Err(findings.join("; ")) }
 }
 

@@ -176,11 +176,11 @@ fn judge(folder: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
 /// Chooses cuts: a quarter each before the first acknowledgement, after an acknowledgement, at a change of names (rare
 /// and critical), and anywhere.
 fn cuts(events: &[Event], count: usize, random: &mut StdRng) -> Vec<usize> {
-    let places = |of: fn(&Event) -> bool| -> Vec<usize> {
+    let positions = |of: fn(&Event) -> bool| -> Vec<usize> {
         (0..events.len()).filter(|at| of(&events[*at])).map(|at| at + 1).collect()
     };
-    let acks = places(|event| matches!(event, Event::Acknowledged { .. }));
-    let named = places(|event| {
+    let acks = positions(|event| matches!(event, Event::Acknowledged { .. }));
+    let named = positions(|event| {
         matches!(
             event,
             Event::Create(_)

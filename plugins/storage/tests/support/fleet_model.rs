@@ -256,8 +256,8 @@ impl Replica {
 
     fn report(&mut self, now: Duration) {
         let Some(strand) = self.strand(now) else { return };
-        let (turn, count) = self.in_flight.take().unwrap_or_else(|| self.new_turn(strand));
-        match self.fleet.heartbeat(strand, &turn) {
+        let (report, count) = self.in_flight.take().unwrap_or_else(|| self.new_report(strand));
+        match self.fleet.heartbeat(strand, &report) {
             Ok(next) => {
                 self.strand = Some(next);
                 self.term.renew(now);
@@ -274,28 +274,28 @@ impl Replica {
             }
             Err(FleetError::Buried) => {
                 if self.bug == PlantedBug::LostFence {
-                    self.report_unfenced(strand, turn);
+                    self.report_unfenced(strand, report);
                 }
                 self.forget();
             }
             Err(_) if self.bug == PlantedBug::DoubleReport => {
                 self.strand = Some(Strand { beat: strand.beat + 1, ..strand });
             }
-            Err(_) => self.in_flight = Some((turn, count)),
+            Err(_) => self.in_flight = Some((report, count)),
         }
     }
 
     /// Applies a report without the proof that the strand is alive.
-    fn report_unfenced(&self, strand: Strand, turn: StrandReport) {
-        let mut batch = turn.with;
-        for PoolAmount { pool, amount } in turn.spent {
+    fn report_unfenced(&self, strand: Strand, report: StrandReport) {
+        let mut batch = report.with;
+        for PoolAmount { pool, amount } in report.spent {
             let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
             batch = batch.add(StoreTable::Meta, part, -amount, None, None);
         }
         let _ = self.store.apply(batch);
     }
 
-    fn new_turn(&self, strand: Strand) -> (StrandReport, usize) {
+    fn new_report(&self, strand: Strand) -> (StrandReport, usize) {
         let mut spent: BTreeMap<&str, i64> = BTreeMap::new();
         for (_, pool, cost) in &self.unreported {
             *spent.entry(pool).or_default() += cost;

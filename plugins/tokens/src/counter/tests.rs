@@ -155,11 +155,11 @@ fn a_mark_written_by_a_user_is_text() {
         unknown: None,
     };
     let counter = family.counter().with_images(images);
-    let said = |text: &str| {
+    let tokens = |text: &str| {
         let body = serde_json::json!({"messages": [{"role": "user", "content": text}]}).to_string();
         counter.count(&PromptConversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
     };
-    assert_eq!(said("<|image_pad|>"), said("x"));
+    assert_eq!(tokens("<|image_pad|>"), tokens("x"));
 }
 
 #[test]
@@ -208,22 +208,22 @@ fn a_token_count_ends_when_its_client_disconnects() {
 
 #[test]
 fn quadratic_templates_are_not_run_on_many_messages() {
-    let turns = |role: SpeakerRole, count: usize, bytes: usize| PromptConversation {
+    let conversation = |role: SpeakerRole, count: usize, bytes: usize| PromptConversation {
         messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
         ..PromptConversation::default()
     };
     let counter = family!("llama3").counter();
     assert_eq!(
-        counter.count(&turns(SpeakerRole::System, 20_000, 4)),
+        counter.count(&conversation(SpeakerRole::System, 20_000, 4)),
         Err(CountError::TooLarge),
         "1.6 GB of copies"
     );
-    assert!(counter.count(&turns(SpeakerRole::System, 10, 4)).is_ok());
-    assert!(counter.count(&turns(SpeakerRole::User, 1_000, 400)).is_ok());
+    assert!(counter.count(&conversation(SpeakerRole::System, 10, 4)).is_ok());
+    assert!(counter.count(&conversation(SpeakerRole::User, 1_000, 400)).is_ok());
     let loops = "{% for m in messages %}{% for n in messages %}{{ n.role }}{% endfor %}{% endfor %}";
     let counter = TokenCounter::from_files(family!("llama3").tokenizer, Some(loops), None).unwrap();
     assert_eq!(
-        counter.count(&turns(SpeakerRole::User, 4_000, 1)),
+        counter.count(&conversation(SpeakerRole::User, 4_000, 1)),
         Err(CountError::TooLarge),
         "64 million instructions"
     );

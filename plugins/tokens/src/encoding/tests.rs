@@ -28,8 +28,8 @@ fn ids_that_are_no_token_of_a_text_are_found() {
     // The special tokens of cl100k_base begin at 100 257; 100 256 is none.
     for (encoding, most) in [(PublishedEncoding::Cl100k, 100_255), (PublishedEncoding::O200k, 199_997)] {
         assert!(encoding.decode(&[most]).is_ok(), "{}", encoding.name());
-        for wrong in [most + 1, most + 2, u32::MAX] {
-            assert_eq!(encoding.decode(&[1, 2, wrong, 3]), Err(2), "{} {wrong}", encoding.name());
+        for unknown in [most + 1, most + 2, u32::MAX] {
+            assert_eq!(encoding.decode(&[1, 2, unknown, 3]), Err(2), "{} {unknown}", encoding.name());
         }
     }
 }

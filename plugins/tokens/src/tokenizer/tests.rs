@@ -22,11 +22,17 @@ fn equal((file, expected): (&[u8], &str)) {
     let counts = expected["texts"].as_array().unwrap();
     assert_eq!(texts.len(), counts.len());
     let ours: Vec<_> = texts.iter().map(|text| tokenizer.count(text)).collect();
-    let wrong: Vec<_> = (0..texts.len())
+    let mismatches: Vec<_> = (0..texts.len())
         .filter(|at| ours[*at] != counts[*at].as_u64().unwrap())
         .map(|at| format!("{:?}: {} instead of {}", texts[at], ours[at], counts[at]))
         .collect();
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), texts.len(), wrong.join("\n"));
+    assert!(
+        mismatches.is_empty(),
+        "{} of {} differ:\n{}",
+        mismatches.len(),
+        texts.len(),
+        mismatches.join("\n")
+    );
     assert_eq!(tokenizer.special_tokens_around(), expected["special"].as_u64().unwrap());
 }
 
@@ -134,20 +140,20 @@ fn a_long_word_is_counted_as_a_whole() {
 
 /// Returns the most probable segmentation, found by a complete search over all segmentations of a word.
 fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
-    let mut ways: Vec<Option<(f64, u64)>> = vec![None; word.len() + 1];
-    ways[0] = Some((0.0, 0));
+    let mut segmentations: Vec<Option<(f64, u64)>> = vec![None; word.len() + 1];
+    segmentations[0] = Some((0.0, 0));
     for at in 0..word.len() {
-        let Some((score, count)) = ways[at] else { continue };
+        let Some((score, count)) = segmentations[at] else { continue };
         for (token, more) in tokens {
             if word[at..].starts_with(token.as_str()) {
-                let best = &mut ways[at + token.len()];
+                let best = &mut segmentations[at + token.len()];
                 if best.is_none_or(|(best, _)| score + more > best) {
                     *best = Some((score + more, count + 1));
                 }
             }
         }
     }
-    ways[word.len()].unwrap().1
+    segmentations[word.len()].unwrap().1
 }
 
 #[test]

@@ -84,11 +84,11 @@ fn usage_of_an_attempt_covers_its_output_beyond_the_reported_usage() {
         TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
     let mut say =
-        |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
+        |data: &str| reply.push(Bytes::from(data.to_owned()), &mut OutputBuffer::default()).unwrap();
     say(&(usage.to_owned() + &text_chunk(&"x".repeat(400))));
     assert_eq!((reply.attempt_usage().input, reply.attempt_usage().output), (9, 100));
     let mut say =
-        |said: &str| reply.push(Bytes::from(said.to_owned()), &mut OutputBuffer::default()).unwrap();
+        |data: &str| reply.push(Bytes::from(data.to_owned()), &mut OutputBuffer::default()).unwrap();
     say(&(finish_chunk("stop") + &usage.replace("\":1}", "\":90}")));
     assert_eq!(reply.attempt_usage().output, 90, "at its end it knows better");
 }
@@ -182,9 +182,9 @@ fn each_candidate_is_compared_by_itself() {
     let (run, all) = run_rescue(ask, &first, RescueMode::StartOver, &second);
     assert_eq!(run.fault, None);
     assert_eq!(delivered_text(&all), "onetwo");
-    let short = of(1, "two") + &of(0, "o") + &finish(0) + &finish(1);
+    let truncated = of(1, "two") + &of(0, "o") + &finish(0) + &finish(1);
     assert_eq!(
-        run_rescue(ask, &first, RescueMode::StartOver, &short).0.fault,
+        run_rescue(ask, &first, RescueMode::StartOver, &truncated).0.fault,
         Some(UpstreamErrorKind::Diverged)
     );
 }
@@ -205,9 +205,9 @@ fn delivered_text_is_returned_only_if_it_can_be_continued() {
         let mut reply = TRANSLATOR
             .translate_stream(&test_support::sample_request(Dialect::Chat, body.as_bytes()), &target);
         reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default()).unwrap();
-        let told = reply.delivered_text();
-        assert_eq!(reply.start_rescue(&target, RescueMode::Continue), told.is_some());
-        told
+        let delivered_text = reply.delivered_text();
+        assert_eq!(reply.start_rescue(&target, RescueMode::Continue), delivered_text.is_some());
+        delivered_text
     };
     assert_eq!(delivered(ASK, &(text_chunk("a\n\"") + &text_chunk("é"))), Some("a\n\"é".to_owned()));
     assert_eq!(delivered(ASK, &call_chunk(0, "c", "f", "")), None);

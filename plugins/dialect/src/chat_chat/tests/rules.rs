@@ -204,14 +204,13 @@ fn no_output_precedes_the_first_content_token() {
 #[test]
 fn empty_or_unrequested_log_probabilities_are_no_content() {
     let abilities = OfferCapabilities::default();
-    let progress = |logprobs: bool, said: Value| {
+    let progress = |logprobs: bool, probabilities: Value| {
         let ask = json!({"model":"m","messages":[],"stream":true,"logprobs":logprobs});
         let ask = test_support::sample_request(Dialect::Chat, ask.to_string().as_bytes());
         let mut reply =
             TRANSLATOR.translate_stream(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
         let mut out = OutputBuffer::default();
-        let chunk =
-            json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":said}]});
+        let chunk = json!({"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":probabilities}]});
         reply.push(Bytes::from(format!("data: {chunk}\n\n")), &mut out).unwrap();
         (reply.progress(), out.is_empty())
     };

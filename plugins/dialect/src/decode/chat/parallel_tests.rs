@@ -97,11 +97,11 @@ fn plain(calls: &[(&str, &str, &str)]) -> Calls {
         Bytes::from(body),
     )
     .unwrap();
-    let said = |call: &crate::ToolCall| {
+    let name_and_arguments = |call: &crate::ToolCall| {
         let arguments: String = call.arguments.iter().map(|text| text.decoded().into_owned()).collect();
         (call.name.decoded().into_owned(), if arguments.is_empty() { "{}".to_owned() } else { arguments })
     };
-    answer.choices[0].tool_calls.iter().map(said).collect()
+    answer.choices[0].tool_calls.iter().map(name_and_arguments).collect()
 }
 
 #[test]

@@ -219,10 +219,10 @@ fn usage_is_read_from_a_chunk_without_a_choice_however_that_is_written() {
 }
 
 /// Choices with a member of an invalid type, in the format of a stream and of a buffered answer.
-fn wrong_choices() -> Vec<serde_json::Value> {
-    let said = |said| json!({"index": 0, "delta": said, "message": said, "finish_reason": "stop"});
-    let call = |call| said(json!({"content": null, "tool_calls": [call]}));
-    let wrong = [json!(5), json!(true), json!({"a": 1})];
+fn invalid_choices() -> Vec<serde_json::Value> {
+    let choice = |message| json!({"index": 0, "delta": message, "message": message, "finish_reason": "stop"});
+    let call = |call| choice(json!({"content": null, "tool_calls": [call]}));
+    let invalid_values = [json!(5), json!(true), json!({"a": 1})];
     let mut choices = vec![
         json!("text"),
         json!([]),
@@ -232,39 +232,39 @@ fn wrong_choices() -> Vec<serde_json::Value> {
         json!({"index": 0, "delta": "a", "message": "a", "finish_reason": "stop"}),
         json!({"index": 0, "delta": ["a"], "message": ["a"], "finish_reason": "stop"}),
         json!({"index": 0, "text": 5, "finish_reason": "stop"}),
-        said(json!({"content": ["a"]})),
-        said(json!({"content": [{"type": "text", "text": 5}]})),
-        said(json!({"content": [{"type": "thinking", "thinking": 5}]})),
-        said(json!({"content": [{"type": "thinking", "thinking": [5]}]})),
-        said(json!({"reasoning_content": ["a"]})),
-        said(json!({"refusal": ["a"]})),
+        choice(json!({"content": ["a"]})),
+        choice(json!({"content": [{"type": "text", "text": 5}]})),
+        choice(json!({"content": [{"type": "thinking", "thinking": 5}]})),
+        choice(json!({"content": [{"type": "thinking", "thinking": [5]}]})),
+        choice(json!({"reasoning_content": ["a"]})),
+        choice(json!({"refusal": ["a"]})),
         call(json!("f")),
         call(json!({"index": "x", "id": "c", "function": {"name": "f"}})),
         call(json!({"index": -1, "id": "c", "function": {"name": "f"}})),
         call(json!({"index": 0, "id": 7, "function": {"name": "f"}})),
         call(json!({"index": 0, "id": "c", "function": "f"})),
         call(json!({"index": 0, "id": "c", "function": {"name": ["f"]}})),
-        said(json!({"function_call": "f"})),
-        said(json!({"function_call": {"name": 5}})),
+        choice(json!({"function_call": "f"})),
+        choice(json!({"function_call": {"name": 5}})),
     ];
-    for wrong in wrong {
+    for invalid in invalid_values {
         choices.extend([
-            said(json!({"content": wrong})),
-            said(json!({"reasoning": wrong})),
-            said(json!({"refusal": wrong})),
-            said(json!({"tool_calls": wrong})),
-            json!({"index": 0, "delta": {}, "message": {}, "finish_reason": wrong}),
+            choice(json!({"content": invalid})),
+            choice(json!({"reasoning": invalid})),
+            choice(json!({"refusal": invalid})),
+            choice(json!({"tool_calls": invalid})),
+            json!({"index": 0, "delta": {}, "message": {}, "finish_reason": invalid}),
         ]);
     }
     choices.extend([json!(5), json!("a"), json!([{"token": "a"}])].map(
-        |wrong| json!({"index": 0, "delta": {"content": "a"}, "message": {"content": "a"}, "logprobs": wrong}),
+        |invalid| json!({"index": 0, "delta": {"content": "a"}, "message": {"content": "a"}, "logprobs": invalid}),
     ));
     choices
 }
 
 #[test]
 fn a_member_of_an_invalid_type_is_malformed() {
-    for choice in wrong_choices() {
+    for choice in invalid_choices() {
         let body = json!({"choices": [choice]}).to_string();
         let stream = format!("data: {body}\n\n");
         for cut in 0..stream.len() {

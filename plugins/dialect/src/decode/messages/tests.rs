@@ -165,11 +165,11 @@ fn an_opening_states_no_output_and_no_input_of_nothing() {
         let start = format!("data: {{\"type\":\"message_start\",\"message\":{{\"usage\":{usage}}}}}\n\n");
         let (mut decoder, mut events) = (MessagesDecoder::new("id"), Vec::new());
         decoder.push(Bytes::from(start), &mut events).unwrap();
-        let told = events.iter().find_map(|event| match event {
+        let usage_event = events.iter().find_map(|event| match event {
             AnswerEvent::Usage(stated) => Some((stated.input, stated.output)),
             _ => None,
         });
-        assert_eq!(told.unwrap_or_default(), (stated, None), "{usage}");
+        assert_eq!(usage_event.unwrap_or_default(), (stated, None), "{usage}");
     }
 }
 
@@ -213,7 +213,7 @@ fn an_answer_that_is_cut_is_none_wherever_that_is() {
 }
 
 /// Invalid events after `message_start`.
-fn wrong_events() -> Vec<Vec<Value>> {
+fn invalid_events() -> Vec<Vec<Value>> {
     let open = |block: Value| json!({"type":"content_block_start","index":0,"content_block":block});
     let delta = |delta: Value| json!({"type":"content_block_delta","index":0,"delta":delta});
     let end = |delta: Value| json!({"type":"message_delta","delta":delta,"usage":{"output_tokens":1}});
@@ -242,20 +242,20 @@ fn wrong_events() -> Vec<Vec<Value>> {
         vec![json!({"type":5})],
         vec![json!([])],
     ];
-    for wrong in [json!(5), json!("a"), json!(true), json!(["a"])] {
+    for invalid in [json!(5), json!("a"), json!(true), json!(["a"])] {
         streams.extend([
-            vec![open(wrong.clone())],
-            vec![text(), delta(wrong.clone())],
-            vec![open(json!({"type":"tool_use","id":"a","name":"f","input":wrong}))],
-            vec![end(wrong.clone())],
+            vec![open(invalid.clone())],
+            vec![text(), delta(invalid.clone())],
+            vec![open(json!({"type":"tool_use","id":"a","name":"f","input":invalid}))],
+            vec![end(invalid.clone())],
         ]);
     }
-    for wrong in [json!(5), json!(true), json!(["a"]), json!({"a":1})] {
+    for invalid in [json!(5), json!(true), json!(["a"]), json!({"a":1})] {
         streams.extend([
-            vec![open(json!({"type":"text","text":wrong}))],
-            vec![text(), delta(json!({"type":"text_delta","text":wrong}))],
-            vec![end(json!({"stop_reason":wrong}))],
-            vec![end(json!({"stop_reason":"stop_sequence","stop_sequence":wrong}))],
+            vec![open(json!({"type":"text","text":invalid}))],
+            vec![text(), delta(json!({"type":"text_delta","text":invalid}))],
+            vec![end(json!({"stop_reason":invalid}))],
+            vec![end(json!({"stop_reason":"stop_sequence","stop_sequence":invalid}))],
         ]);
     }
     streams
@@ -264,7 +264,7 @@ fn wrong_events() -> Vec<Vec<Value>> {
 #[test]
 fn invalid_types_indices_and_orders_are_malformed_at_every_split() {
     let data = |event: &Value| format!("data: {event}\n\n");
-    for events in wrong_events() {
+    for events in invalid_events() {
         let stream = data(&json!({"type":"message_start","message":{}}))
             + &events.iter().map(data).collect::<String>();
         for cut in 0..stream.len() {
@@ -276,10 +276,10 @@ fn invalid_types_indices_and_orders_are_malformed_at_every_split() {
             assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{stream} cut at {cut}");
         }
     }
-    for wrong in [json!(5), json!("a"), json!(["a"])] {
-        let stream = data(&json!({"type":"message_start","message":wrong}));
+    for invalid in [json!(5), json!("a"), json!(["a"])] {
+        let stream = data(&json!({"type":"message_start","message":invalid}));
         let result = MessagesDecoder::new("id").push(Bytes::from(stream), &mut Vec::new());
-        assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{wrong}");
+        assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{invalid}");
     }
 }
 
@@ -296,19 +296,19 @@ fn a_whole_message_with_an_invalid_type_is_malformed() {
         block(json!({"type":"tool_use","id":"a","name":"f"})),
         block(json!({"type":"tool_use","id":5,"name":"f","input":{}})),
     ];
-    for wrong in [json!(5), json!(true), json!("a")] {
+    for invalid in [json!(5), json!(true), json!("a")] {
         bodies.extend([
-            message(wrong.clone(), json!("end_turn")),
-            block(wrong.clone()),
-            block(json!({"type":"tool_use","id":"a","name":"f","input":wrong})),
+            message(invalid.clone(), json!("end_turn")),
+            block(invalid.clone()),
+            block(json!({"type":"tool_use","id":"a","name":"f","input":invalid})),
         ]);
     }
-    for wrong in [json!(5), json!(["a"]), json!({"a":1})] {
+    for invalid in [json!(5), json!(["a"]), json!({"a":1})] {
         bodies.extend([
-            message(json!([]), wrong.clone()),
-            block(json!({"type":"text","text":wrong})),
-            block(json!({"type":"thinking","thinking":wrong})),
-            block(json!({"type":wrong,"text":"a"})),
+            message(json!([]), invalid.clone()),
+            block(json!({"type":"text","text":invalid})),
+            block(json!({"type":"thinking","thinking":invalid})),
+            block(json!({"type":invalid,"text":"a"})),
         ]);
     }
     for body in bodies {

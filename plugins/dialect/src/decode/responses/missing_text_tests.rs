@@ -170,7 +170,7 @@ fn an_end_that_contradicts_the_deltas_is_malformed() {
 
 #[test]
 fn an_end_that_is_only_written_otherwise_adds_nothing() {
-    for (open, whole_item, name, member, channel, said, ending) in [
+    for (open, whole_item, name, member, channel, value, ending) in [
         (message(""), message as fn(&str) -> Value, "output_text", "text", "text", " Hello\n", "Hello"),
         (message(""), message, "output_text", "text", "text", "Hello", ""),
         (
@@ -184,9 +184,9 @@ fn an_end_that_is_only_written_otherwise_adds_nothing() {
         ),
     ] {
         for end in ends(whole_item, name, member, ending) {
-            let delta = event(&format!("{name}.delta"), "delta", said);
+            let delta = event(&format!("{name}.delta"), "delta", value);
             let events = [vec![item("added", 0, &open), delta], end].concat();
-            assert_eq!(decode(&events), expected(channel, said), "{events:?}");
+            assert_eq!(decode(&events), expected(channel, value), "{events:?}");
         }
     }
 }

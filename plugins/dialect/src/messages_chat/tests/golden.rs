@@ -99,7 +99,7 @@ fn buffered_answers_match_the_golden_case() {
             let Ok(got) = std::fs::read(folder.join("got.json")) else { continue };
             count += 1;
             let case = GoldenCase::load(&folder, client, provider);
-            let said = match translator.translate_buffered(&case.ask, &case.target(), Bytes::from(got)) {
+            let answered = match translator.translate_buffered(&case.ask, &case.target(), Bytes::from(got)) {
                 Ok(whole) => {
                     let body = whole.body.concat();
                     let value: Value = serde_json::from_slice(&body).unwrap();
@@ -115,7 +115,7 @@ fn buffered_answers_match_the_golden_case() {
                 }
                 Err(fault) => format!("{:?}\n", fault.kind).into_bytes(),
             };
-            test_support::assert_golden(&folder.join("answered.json"), &said);
+            test_support::assert_golden(&folder.join("answered.json"), &answered);
         }
         assert!(count > 2, "the cases of {pair} are there");
     }

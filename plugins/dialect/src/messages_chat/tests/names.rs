@@ -43,9 +43,9 @@ fn an_event_is_read_by_its_type_and_not_by_its_name() {
         ["", "ping", "error", "impact", "message_start", "content_block_start", "content_block_delta"];
     for at in 0..events.len() {
         for name in names.iter().chain(&["content_block_stop", "message_delta", "message_stop", "\u{e9}"]) {
-            let mut wrong = events.clone();
-            wrong[at].0 = (*name).to_owned();
-            assert_eq!(run_events(&wrong), right, "event {at} called {name}");
+            let mut invalid = events.clone();
+            invalid[at].0 = (*name).to_owned();
+            assert_eq!(run_events(&invalid), right, "event {at} called {name}");
         }
     }
 }
@@ -70,9 +70,9 @@ fn invalid_json_never_reaches_the_client() {
             continue;
         }
         for broken in [&data[..data.len() - 1], &format!("{data}}}"), &format!("{data} {data}")] {
-            let mut wrong = events.clone();
-            wrong[at].1 = broken.to_owned();
-            let run = run_events(&wrong);
+            let mut invalid = events.clone();
+            invalid[at].1 = broken.to_owned();
+            let run = run_events(&invalid);
             assert_eq!(run.fault, Some(UpstreamErrorKind::Malformed), "event {at}: {broken}");
             assert!(
                 run.out.is_empty() || conformance::check_messages_stream(&run.out) == Ok(()),
@@ -103,13 +103,13 @@ fn only_empty_deltas_are_dropped() {
         (r#"{"type":"text_delta","text":""}"#, "", false),
         (r#"{ "type" : "text_delta", "text" : "" }"#, " ", false),
     ];
-    for (delta, more, kept) in deltas {
+    for (delta, more, is_forwarded) in deltas {
         let mut events = valid_events();
         events.insert(4, ("content_block_delta".to_owned(), format!("{open}{delta}{more}{close}")));
         let run = run_events(&events);
         assert_eq!(run.fault, None);
         let out = String::from_utf8_lossy(&run.out);
-        assert_eq!(out.contains(delta), kept, "{delta}{more}: {out}");
+        assert_eq!(out.contains(delta), is_forwarded, "{delta}{more}: {out}");
     }
 }
 

@@ -119,13 +119,13 @@ proptest! {
         let abilities = OfferCapabilities::default();
         let target = test_support::sample_target(Dialect::Chat, &abilities);
         let arguments = [json!({"a": words[0]}), json!({"b": [words[1], 1.5, null]}), json!({})];
-        let (stream, mut said) = build_stream(&says, &arguments);
+        let (stream, mut expected) = build_stream(&says, &arguments);
         let run = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), stream.as_bytes().chunks(cut));
         prop_assert_eq!(run.fault, None);
         prop_assert_eq!(conformance::check_messages_stream(&run.out), Ok(()));
         if !shown {
-            said.reasoning.clear();
+            expected.reasoning.clear();
         }
-        prop_assert_eq!(parse_output(&run.out), said);
+        prop_assert_eq!(parse_output(&run.out), expected);
     }
 }

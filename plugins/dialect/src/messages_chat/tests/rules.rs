@@ -179,13 +179,13 @@ fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
         Ok::<_, ApiError>(sent["messages"].clone())
     };
     let text = || json!({"type":"text","text":"t"});
-    let said = json!([{"role":"user","content":"t"},{"role":"assistant","content":"t"},{"role":"user","content":"q"}]);
+    let expected = json!([{"role":"user","content":"t"},{"role":"assistant","content":"t"},{"role":"user","content":"q"}]);
     let names =
         ["server_tool_use", "mcp_tool_use", "container_upload", "tool_reference", "web_search_tool_result"];
     for kind in names.into_iter().chain(["mcp_tool_result", "code_execution_tool_result"]) {
         let block =
             || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
-        assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
+        assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), expected, "{kind}");
         // The message has content, but only models of the other vendor can read it.
         let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
         assert_eq!(
@@ -294,10 +294,10 @@ fn a_temperature_above_1_is_never_sent_to_a_messages_provider() {
     };
     let cases =
         [("2", "1"), ("1.0001", "1"), ("0.2e1", "1"), ("1", "1"), ("1.0", "1.0"), ("0.3", "0.3"), ("0", "0")];
-    for (written, told) in cases {
-        assert_eq!(sent(Dialect::Chat, Some(written), "0.5"), told);
-        assert_eq!(sent(Dialect::Chat, None, written), told);
-        assert_eq!(sent(Dialect::Messages, None, written), told);
+    for (written, expected) in cases {
+        assert_eq!(sent(Dialect::Chat, Some(written), "0.5"), expected);
+        assert_eq!(sent(Dialect::Chat, None, written), expected);
+        assert_eq!(sent(Dialect::Messages, None, written), expected);
     }
 }
 

@@ -55,8 +55,8 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     );
     assert!(!writer.has_invalid_output());
     writer.write_end(&TokenUsage::default(), &[], &mut out);
-    let told = String::from_utf8(out).unwrap();
-    assert_eq!(told.matches("content_block_start\ndata").count(), 2 * MANY + 3);
-    let (first, second) = told.split_once("\"id\":\"c2\"").unwrap();
+    let written = String::from_utf8(out).unwrap();
+    assert_eq!(written.matches("content_block_start\ndata").count(), 2 * MANY + 3);
+    let (first, second) = written.split_once("\"id\":\"c2\"").unwrap();
     assert_eq!((first.matches("\",1\"").count(), second.matches("\",2\"").count()), (MANY, MANY));
 }
