@@ -44,7 +44,7 @@ impl Seen {
     }
 
     /// Text of a stream, in either dialect.
-    fn said(&self) -> String {
+    fn answer_text(&self) -> String {
         let text = |event: &Value| {
             let paths = ["/choices/0/delta/content", "/delta/text"];
             paths.iter().find_map(|path| event.pointer(path)?.as_str().map(str::to_owned))

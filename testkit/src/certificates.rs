@@ -54,10 +54,10 @@ impl TestCertificate {
     /// whole, first the key.
     pub fn renew(&self) {
         let (chain, key) = leaf(&self.above.0, &self.above.1);
-        let aside = self.folder.path().join("aside");
+        let temporary = self.folder.path().join("aside");
         for (path, text) in [(&self.key, key), (&self.chain, chain)] {
-            std::fs::write(&aside, text).unwrap();
-            std::fs::rename(&aside, path).unwrap();
+            std::fs::write(&temporary, text).unwrap();
+            std::fs::rename(&temporary, path).unwrap();
         }
     }
 

@@ -171,10 +171,10 @@ async fn serve(mut socket: TcpStream, state: &State) {
         };
         let open = state.open.fetch_add(1, Ordering::SeqCst) + 1;
         state.most.fetch_max(open, Ordering::SeqCst);
-        let kept = play(&mut socket, script).await;
+        let outcome = play(&mut socket, script).await;
         state.open.fetch_sub(1, Ordering::SeqCst);
-        match kept {
-            PlayOutcome::Kept => {}
+        match outcome {
+            PlayOutcome::KeepAlive => {}
             PlayOutcome::Closed => return,
             PlayOutcome::Left => {
                 state.left.fetch_add(1, Ordering::SeqCst);
@@ -205,7 +205,7 @@ impl State {
 }
 
 enum PlayOutcome {
-    Kept,
+    KeepAlive,
     Closed,
     Left,
 }
@@ -260,7 +260,7 @@ async fn play(socket: &mut TcpStream, script: Script) -> PlayOutcome {
             return PlayOutcome::Left;
         }
     }
-    PlayOutcome::Kept
+    PlayOutcome::KeepAlive
 }
 
 /// Completes when the peer has closed the connection.

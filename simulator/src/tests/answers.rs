@@ -63,7 +63,7 @@ async fn an_answer_ends_before_a_stop_string() {
 }
 
 #[tokio::test]
-async fn a_repeated_prefix_is_told_as_cached() {
+async fn a_repeated_prefix_is_reported_as_cached() {
     let server = server().await;
     let long = "All work and no play. ".repeat(40);
     let turn = |text: &str| json!({ "messages": [{ "role": "user", "content": long }, { "role": "user", "content": text }] });
@@ -154,7 +154,7 @@ fn a_schema_without_end_ends() {
 }
 
 #[tokio::test]
-async fn models_that_reason_do_so_first_unless_told_not_to() {
+async fn models_that_reason_do_so_first_unless_asked_not_to() {
     let server = server().await;
     let seen = post(server.address, CHAT, &ask(&json!({ "model": "x-thinking" }))).await.json();
     let message = &seen["choices"][0]["message"];
@@ -172,13 +172,13 @@ async fn models_that_reason_do_so_first_unless_told_not_to() {
 }
 
 #[tokio::test]
-async fn probabilities_are_told_for_every_token_with_as_many_alternatives_as_asked() {
+async fn probabilities_are_returned_for_every_token_with_as_many_alternatives_as_asked() {
     let server = server().await;
     let asked = json!({ "logprobs": true, "top_logprobs": 3, "max_tokens": 5 });
     let seen = post(server.address, CHAT, &ask(&asked)).await.json();
     let tokens = seen["choices"][0]["logprobs"]["content"].as_array().unwrap();
     assert_eq!(tokens.len(), 5);
     assert!(tokens.iter().all(|token| token["top_logprobs"].as_array().unwrap().len() == 3));
-    let said: String = tokens.iter().map(|token| token["token"].as_str().unwrap()).collect();
-    assert_eq!(said, text(&seen));
+    let joined: String = tokens.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert_eq!(joined, text(&seen));
 }

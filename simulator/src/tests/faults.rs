@@ -40,7 +40,7 @@ async fn a_cut_after_the_head_sends_nothing_else() {
 #[tokio::test]
 async fn a_cut_comes_after_exactly_so_many_tokens() {
     let seen = with(SimulatedFault::Cut { after: 4 }, &streamed(&json!({}))).await;
-    assert_eq!((seen.said().as_str(), seen.whole), ("This is a simulated", false));
+    assert_eq!((seen.answer_text().as_str(), seen.whole), ("This is a simulated", false));
     let seen = with(SimulatedFault::Cut { after: 0 }, &streamed(&json!({}))).await;
     assert_eq!((seen.events().len(), seen.whole), (1, false));
     let seen = with(SimulatedFault::Cut { after: 4 }, &ask(&json!({}))).await;
@@ -104,15 +104,18 @@ async fn a_malformed_event_stands_between_good_ones() {
 #[tokio::test]
 async fn an_error_event_ends_a_good_answer() {
     let fault = |after| SimulatedFault::ErrorEvent { after, message: "Broken".to_owned() };
-    for (after, said) in [(0, ""), (2, "This is")] {
+    for (after, answer_text) in [(0, ""), (2, "This is")] {
         let seen = with(fault(after), &streamed(&json!({}))).await;
-        assert_eq!((seen.status, seen.said().as_str(), seen.whole), (200, said, true));
+        assert_eq!((seen.status, seen.answer_text().as_str(), seen.whole), (200, answer_text, true));
         assert_eq!(seen.events().last().unwrap()["error"]["message"], "Broken");
     }
     let server = server().await;
     server.control().add_rule(fault(1));
     let seen = post(server.address, MESSAGES, &streamed(&json!({}))).await;
-    assert_eq!((seen.said().as_str(), &seen.events().last().unwrap()["type"]), ("This", &json!("error")));
+    assert_eq!(
+        (seen.answer_text().as_str(), &seen.events().last().unwrap()["type"]),
+        ("This", &json!("error"))
+    );
 }
 
 #[tokio::test]
@@ -193,7 +196,7 @@ async fn refusals_speak_in_the_words_of_their_vendors() {
 }
 
 #[tokio::test]
-async fn content_type_and_page_are_as_told() {
+async fn content_type_and_page_are_as_configured() {
     let seen = with(SimulatedFault::ContentType { value: "text/plain".to_owned() }, &ask(&json!({}))).await;
     assert_eq!((seen.status, seen.header("content-type")), (200, Some("text/plain")));
     assert_eq!(seen.json()["object"], "chat.completion");
@@ -208,7 +211,7 @@ async fn a_dripping_head_arrives_whole_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_huge_event_has_the_bytes_it_was_told_to_have() {
+async fn a_huge_event_has_the_configured_number_of_bytes() {
     let server = server().await;
     server.control().add_rule(SimulatedFault::Huge { bytes: 2_000_003 });
     for path in [CHAT, MESSAGES] {
@@ -216,13 +219,14 @@ async fn a_huge_event_has_the_bytes_it_was_told_to_have() {
         let longest = seen.events().iter().map(|event| event.to_string().len()).max().unwrap();
         assert!((2_000_003..2_001_000).contains(&longest), "{longest}");
         assert!(
-            seen.said().ends_with(|last: char| last != ' ') && seen.said().contains("This is a simulated")
+            seen.answer_text().ends_with(|last: char| last != ' ')
+                && seen.answer_text().contains("This is a simulated")
         );
     }
 }
 
 #[tokio::test]
-async fn measured_energy_is_told_as_each_vendor_tells_it() {
+async fn measured_energy_is_reported_in_the_format_of_each_vendor() {
     let energy = |shape| SimulatedFault::Energy { shape, joules: 40.433 };
     let body = streamed(&json!({ "stream_options": { "include_usage": true } }));
     let last = with(energy(EnergyShape::Greenpt), &body).await.events().pop().unwrap();

@@ -63,7 +63,7 @@ async fn a_models_name_can_order_several_faults_for_its_own_call() {
 }
 
 #[tokio::test]
-async fn a_wrong_order_is_refused_and_changes_nothing() {
+async fn an_invalid_order_is_refused_and_changes_nothing() {
     let server = server().await;
     for order in [
         json!({ "fault": "unheard_of" }),
@@ -79,7 +79,7 @@ async fn a_wrong_order_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_and_remembered_and_their_header_values_kept_back() {
+async fn calls_are_counted_and_recorded_without_their_header_values() {
     let server = server().await;
     let control = server.control();
     post(server.address, CHAT, &ask(&json!({ "temperature": 0.25 }))).await;
@@ -108,7 +108,7 @@ async fn only_the_last_calls_are_remembered() {
 }
 
 #[tokio::test]
-async fn the_pace_is_kept() {
+async fn the_pace_is_the_configured_one() {
     let server = server().await;
     let begin = std::time::Instant::now();
     server.control().set_pace(Duration::from_millis(30), 100.0);

@@ -11,7 +11,7 @@ async fn a_chat_stream_has_a_role_tokens_a_reason_the_usage_and_the_end() {
     assert!(seen.whole && seen.text().ends_with("data: [DONE]\n\n"));
     assert_eq!(seen.header("content-type"), Some("text/event-stream; charset=utf-8"));
     let plain = post(server.address, CHAT, &ask(&json!({ "n": 1 }))).await.json();
-    assert_eq!(seen.said(), plain["choices"][0]["message"]["content"].as_str().unwrap());
+    assert_eq!(seen.answer_text(), plain["choices"][0]["message"]["content"].as_str().unwrap());
     let events = seen.events();
     assert_eq!(events[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
     let usage = &events[events.len() - 1];
@@ -115,7 +115,7 @@ async fn text_streamed_in_messages_is_the_text_of_the_plain_answer() {
     let server = server().await;
     let seen = post(server.address, MESSAGES, &streamed(&json!({}))).await;
     let plain = post(server.address, MESSAGES, &ask(&json!({}))).await.json();
-    assert_eq!(seen.said(), plain["content"][0]["text"].as_str().unwrap());
+    assert_eq!(seen.answer_text(), plain["content"][0]["text"].as_str().unwrap());
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ fn alike(one: &[f64], other: &[f64]) -> f64 {
 }
 
 #[tokio::test]
-async fn a_text_has_one_vector_wherever_it_is_asked_and_texts_that_share_words_are_near() {
+async fn a_text_has_one_vector_wherever_it_is_asked_and_texts_that_share_words_are_similar() {
     let one = server().await;
     let two =
         SimulatedServer::start(SimulatorOptions { seed: 99, ..SimulatorOptions::default() }).await.unwrap();
@@ -32,9 +32,9 @@ async fn a_text_has_one_vector_wherever_it_is_asked_and_texts_that_share_words_a
         (numbers(&native.json()[1]), native.header("x-compute-tokens")),
         (vectors[1].clone(), Some("13"))
     );
-    let short =
+    let truncated =
         post(one.address, EMBEDDINGS, &json!({"model": "e", "input": "x", "dimensions": 7})).await.json();
-    assert_eq!(numbers(&short["data"][0]["embedding"]).len(), 7);
+    assert_eq!(numbers(&truncated["data"][0]["embedding"]).len(), 7);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_document_with_the_querys_words_comes_first() {
 }
 
 #[tokio::test]
-async fn wrong_requests_windows_and_faults_are_those_of_other_paths() {
+async fn invalid_requests_windows_and_faults_are_those_of_other_paths() {
     let server =
         SimulatedServer::start(SimulatorOptions { context_length: 10, ..SimulatorOptions::default() })
             .await

@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::fmt::Debug;
 
 /// Longest input that is also read byte by byte, in bytes.
-const SHORT: usize = 2_048;
+const MAX_SINGLE_BYTES: usize = 2_048;
 
 /// Returns the input in pieces of one to some dozen bytes; the same input always has the same cuts.
 #[must_use]
@@ -43,7 +43,7 @@ pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
 pub fn however_cut<T: PartialEq + Debug>(bytes: &[u8], read: impl Fn(&[&[u8]]) -> T) -> T {
     let whole = read(&[bytes]);
     assert_eq!(read(&pieces(bytes)), whole, "cut in pieces");
-    if bytes.len() <= SHORT {
+    if bytes.len() <= MAX_SINGLE_BYTES {
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(read(&single), whole, "byte by byte");
     }

@@ -91,19 +91,19 @@ impl Spoken {
     }
 
     fn message(&mut self, dialect: Dialect, message: &Value) {
-        let mut said = Vec::new();
-        texts(&message["content"], &mut said);
+        let mut content = Vec::new();
+        texts(&message["content"], &mut content);
         match message["role"].as_str() {
             Some("assistant") => {
-                self.assistant.append(&mut said);
+                self.assistant.append(&mut content);
                 let refusal = message["refusal"].as_str().filter(|_| dialect == Dialect::Chat);
                 self.assistant.extend(refusal.map(str::to_owned));
                 self.call(dialect, message);
             }
             Some("system") if dialect == Dialect::Messages && message["content"].is_array() => {
-                self.others.extend(said.into_iter().filter(|text| !text.starts_with(BILLING)));
+                self.others.extend(content.into_iter().filter(|text| !text.starts_with(BILLING)));
             }
-            _ => self.others.append(&mut said),
+            _ => self.others.append(&mut content),
         }
     }
 

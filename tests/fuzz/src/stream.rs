@@ -103,24 +103,26 @@ pub fn finish(
 
 /// Returns the texts, reasoning, refusals and tools of each candidate from the events.
 #[must_use]
-pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
-    let mut all = vec![Said::default(); n];
+pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<CandidateContent> {
+    let mut all = vec![CandidateContent::default(); n];
     for event in events {
-        let Some(said) = event.choice().and_then(|choice| all.get_mut(choice as usize)) else { continue };
+        let Some(candidate) = event.choice().and_then(|choice| all.get_mut(choice as usize)) else {
+            continue;
+        };
         match event {
-            AnswerEvent::Text { text, .. } => said.text += &text.decoded(),
-            AnswerEvent::Reasoning { text, .. } => said.reasoning += &text.decoded(),
-            AnswerEvent::Refusal { text, .. } => said.refusal += &text.decoded(),
+            AnswerEvent::Text { text, .. } => candidate.text += &text.decoded(),
+            AnswerEvent::Reasoning { text, .. } => candidate.reasoning += &text.decoded(),
+            AnswerEvent::Refusal { text, .. } => candidate.refusal += &text.decoded(),
             AnswerEvent::ToolCallStart { id, name, .. } => {
-                said.ids.insert(id.decoded().into_owned());
-                said.tools.push((name.decoded().into_owned(), String::new()));
+                candidate.ids.insert(id.decoded().into_owned());
+                candidate.tools.push((name.decoded().into_owned(), String::new()));
             }
             AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
-                if let Some((_, arguments)) = said.tools.get_mut(*tool as usize) {
+                if let Some((_, arguments)) = candidate.tools.get_mut(*tool as usize) {
                     *arguments += &fragment.decoded();
                 }
             }
-            AnswerEvent::Finish { reason, .. } => said.called = *reason == FinishReason::ToolCalls,
+            AnswerEvent::Finish { reason, .. } => candidate.called = *reason == FinishReason::ToolCalls,
             _ => {}
         }
     }
@@ -129,36 +131,36 @@ pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
 
 /// Returns the texts, reasoning, refusal and tools of a response object from its output items.
 #[must_use]
-pub fn heard_in_response(response: &Value) -> Said {
-    let mut said = Said::default();
+pub fn heard_in_response(response: &Value) -> CandidateContent {
+    let mut content = CandidateContent::default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for item in response["output"].as_array().into_iter().flatten() {
         match item["type"].as_str() {
             Some("message") => {
                 for part in item["content"].as_array().into_iter().flatten() {
-                    said.text += &text(&part["text"]);
-                    said.refusal += &text(&part["refusal"]);
+                    content.text += &text(&part["text"]);
+                    content.refusal += &text(&part["refusal"]);
                 }
             }
             Some("reasoning") => {
                 for list in [&item["content"], &item["summary"]] {
                     for part in list.as_array().into_iter().flatten() {
-                        said.reasoning += &text(&part["text"]);
+                        content.reasoning += &text(&part["text"]);
                     }
                 }
             }
             _ => {
-                said.ids.insert(text(&item["call_id"]));
-                said.tools.push((text(&item["name"]), text(&item["arguments"])));
+                content.ids.insert(text(&item["call_id"]));
+                content.tools.push((text(&item["name"]), text(&item["arguments"])));
             }
         }
     }
-    said
+    content
 }
 
 /// Returns the content that the client of a stream receives for each candidate.
 #[must_use]
-pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<Said> {
+pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<CandidateContent> {
     if client != Dialect::Responses {
         return heard(&events(client, out), n);
     }
@@ -170,7 +172,7 @@ pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<Said> {
 
 /// Content of one candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct CandidateContent {
     /// Text.
     pub text: String,
     /// Reasoning.
@@ -263,43 +265,44 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
             conforms(&ask, &run.out);
         }
         let n = ask.n as usize;
-        let said = heard(&shaped(&ask, provider, &abilities, stream), n);
+        let expected = heard(&shaped(&ask, provider, &abilities, stream), n);
         let got = heard_by(pair.client_dialect(), &run.out, n);
-        for (said, got) in said.iter().zip(&got) {
-            compare(said, got, ask.dialect, run.fault.is_none());
+        for (expected, got) in expected.iter().zip(&got) {
+            compare(expected, got, ask.dialect, run.fault.is_none());
             if !passed {
-                assert!(said.ids.is_superset(&got.ids) && got.ids.len() == got.tools.len(), "ids");
+                assert!(expected.ids.is_superset(&got.ids) && got.ids.len() == got.tools.len(), "ids");
             }
         }
     }
     debug_assert!(find_translator(Dialect::Chat, provider).is_some());
 }
 
-fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
+fn compare(expected: &CandidateContent, got: &CandidateContent, client: Dialect, whole: bool) {
     if client == Dialect::Messages {
         // The messages dialect has no member for a refusal, which becomes text.
-        if whole && said.refusal.is_empty() {
-            assert_eq!(got.text, said.text, "text");
+        if whole && expected.refusal.is_empty() {
+            assert_eq!(got.text, expected.text, "text");
         }
     } else if whole {
-        assert_eq!(got.text, said.text, "text");
-        assert_eq!(got.reasoning, said.reasoning, "reasoning");
-        assert_eq!(got.refusal, said.refusal, "refusal");
+        assert_eq!(got.text, expected.text, "text");
+        assert_eq!(got.reasoning, expected.reasoning, "reasoning");
+        assert_eq!(got.refusal, expected.refusal, "refusal");
     } else {
-        assert!(said.text.starts_with(&got.text), "text was made up");
+        assert!(expected.text.starts_with(&got.text), "text was made up");
     }
-    let names = |said: &Said| said.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names =
+        |content: &CandidateContent| content.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if whole {
-        assert_eq!(names(got), names(said), "tools");
+        assert_eq!(names(got), names(expected), "tools");
     } else {
-        assert!(names(said).starts_with(&names(got)), "tools were made up");
+        assert!(names(expected).starts_with(&names(got)), "tools were made up");
     }
-    for ((_, arguments), (_, got)) in said.tools.iter().zip(&got.tools).filter(|_| whole) {
+    for ((_, arguments), (_, got)) in expected.tools.iter().zip(&got.tools).filter(|_| whole) {
         // Clients parse the arguments of a complete call, so white space is completed to `{}`; an incomplete call must not
         // be completed.
         let is_blank = arguments.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
         match client {
-            Dialect::Chat if is_blank && said.called => {
+            Dialect::Chat if is_blank && expected.called => {
                 assert_eq!(*got, format!("{arguments}{{}}"), "arguments")
             }
             Dialect::Chat => assert_eq!(got, arguments, "arguments"),

@@ -69,16 +69,16 @@ pub fn check(bytes: &[u8]) {
     let Ok(answer) = whole else { return };
     let Some(head) = answer.heads.last() else { return };
     assert!(answer.head.len() == head.size && answer.body.len() <= bytes.len() - head.size);
-    let told = |name: &str| header_value(&answer.head, name).is_some();
+    let has_field = |name: &str| header_value(&answer.head, name).is_some();
     match head.framing {
         BodyFraming::Chunked => {
-            assert!(told("transfer-encoding"));
-            assert!(!told("content-length") || head.is_last, "two ends, and the connection goes on");
+            assert!(has_field("transfer-encoding"));
+            assert!(!has_field("content-length") || head.is_last, "two ends, and the connection goes on");
         }
         BodyFraming::Length(_) => {
-            assert!(told("content-length") || matches!(head.status, 100..=199 | 204 | 304))
+            assert!(has_field("content-length") || matches!(head.status, 100..=199 | 204 | 304))
         }
-        BodyFraming::Close => assert!(head.is_last && !told("content-length")),
+        BodyFraming::Close => assert!(head.is_last && !has_field("content-length")),
     }
     again(&answer.body);
 }

@@ -34,8 +34,8 @@ pub fn check(bytes: &[u8]) {
     let head = &bytes[..size];
     assert!(size <= CAPS.bytes);
     let ours = request(head);
-    let mut room = [httparse::EMPTY_HEADER; CAPS.fields];
-    let mut theirs = httparse::Request::new(&mut room);
+    let mut header_storage = [httparse::EMPTY_HEADER; CAPS.fields];
+    let mut theirs = httparse::Request::new(&mut header_storage);
     assert_eq!(theirs.parse(head), Ok(httparse::Status::Complete(size)), "a strict parser reads it too");
     let method = theirs.method.expect("a method");
     let named = theirs.path.expect("a target");
@@ -79,15 +79,15 @@ pub fn check(bytes: &[u8]) {
 /// Asserts that path, query and host together are equal to the target.
 fn aims(ours: &Http1RequestHead, method: &str, named: &str) {
     let path = ours.path();
-    let said = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let target = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     // A target with a host may have no path, which means `/`.
-    let alike = |rest: &str| rest == said || Some(rest) == said.strip_prefix('/');
+    let alike = |rest: &str| rest == target || Some(rest) == target.strip_prefix('/');
     if named.starts_with('/') || named == "*" || method == "CONNECT" {
-        assert!(alike(named), "{named} was read as {said}");
+        assert!(alike(named), "{named} was read as {target}");
         return;
     }
     let host = ours.authority().expect("it names its host");
     let rest = named.split_once("://").and_then(|(_, rest)| rest.strip_prefix(host));
-    assert!(rest.is_some_and(alike), "{named} was read as {host} and {said}");
+    assert!(rest.is_some_and(alike), "{named} was read as {host} and {target}");
     assert!(ours.field("host").is_none_or(|field| field == host.as_bytes()), "it asks two hosts");
 }

@@ -20,8 +20,8 @@ pub fn check(bytes: &[u8]) {
     }
     // A key generated from these bytes is accepted, and no key with one other character is.
     let mut at = 0;
-    let key = ApiKey::generate(&mut |place: &mut [u8]| {
-        for byte in place {
+    let key = ApiKey::generate(&mut |buffer: &mut [u8]| {
+        for byte in buffer {
             *byte = bytes.get(at % bytes.len().max(1)).copied().unwrap_or(7).wrapping_add((at / 13) as u8);
             at += 1;
         }
@@ -31,8 +31,8 @@ pub fn check(bytes: &[u8]) {
         Ok(key.reveal().to_owned())
     );
     let mut typo = key.reveal().as_bytes().to_vec();
-    let place = 7 + bytes.len() % 62;
-    typo[place] = bytes.first().copied().unwrap_or(b'0');
+    let index = 7 + bytes.len() % 62;
+    typo[index] = bytes.first().copied().unwrap_or(b'0');
     if typo != key.reveal().as_bytes() {
         assert!(
             std::str::from_utf8(&typo).is_ok_and(|typo| ApiKey::parse(typo).is_err()) || !typo.is_ascii()

@@ -12,8 +12,8 @@ const REQUEST: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"ca
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let status = 400 + choice % 200;
-    let said = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
-    for body in [body, said.as_bytes()] {
+    let marked = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
+    for body in [body, marked.as_bytes()] {
         let after = std::str::from_utf8(body).ok();
         let fault = classify_error(Dialect::Chat, status, after, body, u64::from(choice) * 7, REQUEST);
         if let Some(pause) = fault.retry_after {

@@ -35,11 +35,11 @@ pub fn check(bytes: &[u8]) {
     }
     if run.fault.is_none() {
         let n = ask.n as usize;
-        let said = heard(&shaped(&ask, other, &abilities, second), n);
+        let expected = heard(&shaped(&ask, other, &abilities, second), n);
         let got = heard_by(client, &run.out, n);
-        for (said, got) in said.iter().zip(&got) {
-            if client != Dialect::Messages || said.refusal.is_empty() {
-                assert_eq!(got.text, said.text, "what the client has is what the second said");
+        for (expected, got) in expected.iter().zip(&got) {
+            if client != Dialect::Messages || expected.refusal.is_empty() {
+                assert_eq!(got.text, expected.text, "what the client has is what the second said");
             }
         }
     }

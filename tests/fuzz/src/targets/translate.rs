@@ -74,12 +74,12 @@ fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
 
 /// Checks the answer to a request for no tokens, for any model name.
 fn empty(ask: &InferenceRequest) {
-    let said = |stream| {
+    let message = |stream| {
         let face =
             ResponseIdentity { id: "4b8e".into(), model: ask.model.to_string(), created: 1_763_650_000 };
         write_empty_message(face, stream, br#""billing_cost":{}"#)
     };
-    assert_eq!(conformance::check_messages_stream(&said(true)), Ok(()));
-    let whole = json(&[Bytes::from(said(false))]);
+    assert_eq!(conformance::check_messages_stream(&message(true)), Ok(()));
+    let whole = json(&[Bytes::from(message(false))]);
     assert_eq!((&whole["stop_reason"], whole["model"].as_str()), (&"max_tokens".into(), Some(&*ask.model)));
 }
