@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn the_document_in_the_repository_is_the_generated_one() {
-        let kept = include_str!("../../docs/admin.openapi.json");
-        assert!(kept == document_text(), "run `penstock openapi > docs/admin.openapi.json`");
+        let stored = include_str!("../../docs/admin.openapi.json");
+        assert!(stored == document_text(), "run `penstock openapi > docs/admin.openapi.json`");
     }
 
     #[test]
@@ -279,8 +279,8 @@ mod tests {
             revoked: None,
         };
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let told: Vec<String> = names(&account_json::account_to_json(&account));
-        assert_eq!(told, ACCOUNT_MEMBERS[..5]);
+        let members: Vec<String> = names(&account_json::account_to_json(&account));
+        assert_eq!(members, ACCOUNT_MEMBERS[..5]);
         assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..14]);
         assert_eq!(names(&account_json::limits_to_json(&key.limits)), input::LIMIT_MEMBERS);
     }

@@ -138,7 +138,7 @@ mod tests {
     use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
     use serde_json::json;
 
-    fn said(what: &str, target: &str) -> AuditedChange {
+    fn audited(what: &str, target: &str) -> AuditedChange {
         let (what, target) = (what.to_owned(), target.to_owned());
         AuditedChange { at: 5, who: "test".to_owned(), what, target, change: json!({}) }
     }
@@ -173,7 +173,7 @@ mod tests {
         let bearer = format!("Bearer {}", key.reveal());
         let accepted = || cache.authenticate(Some(bearer.as_bytes()), None).is_ok();
         // Another process writes to the store only.
-        stores.keys.insert(&record(&stores, &key), &said("key.create", key.public_id())).unwrap();
+        stores.keys.insert(&record(&stores, &key), &audited("key.create", key.public_id())).unwrap();
         assert!(!accepted());
         assert!(feed.apply_new(&cache, &lock, |_| {}).unwrap() >= 1);
         assert!(accepted());
@@ -184,16 +184,16 @@ mod tests {
             state: AccountState::Active,
             limits: KeyLimits::default(),
         };
-        stores.accounts.insert(&account, &said("account.create", "acme")).unwrap();
+        stores.accounts.insert(&account, &audited("account.create", "acme")).unwrap();
         let suspend = |account: &mut AccountRecord| {
             account.state = AccountState::Suspended;
-            Some(said("account.change", "acme"))
+            Some(audited("account.change", "acme"))
         };
         stores.accounts.change("acme", suspend).unwrap();
         let principal = cache.find_principal(key.public_id()).unwrap();
         assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(2));
         assert!(principal.is_suspended());
-        stores.keys.revoke(key.public_id(), &said("key.revoke", key.public_id())).unwrap();
+        stores.keys.revoke(key.public_id(), &audited("key.revoke", key.public_id())).unwrap();
         assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(1));
         assert!(!accepted());
         assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(0), "nothing is applied twice");
@@ -205,7 +205,7 @@ mod tests {
         let [stores, standby] =
             folders.each_ref().map(|folder| Stores::open(&StorageSettings::embedded(folder.path())).unwrap());
         let add = |stores: &Stores, target: &str| {
-            stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", target)).unwrap();
+            stores.audit.apply(&penstock_storage::Transaction::new(), &audited("something", target)).unwrap();
         };
         let (cache, lock) = (KeyCache::load(&stores, ProcessClock::start()).unwrap(), Mutex::new(()));
         let mut feed = ChangeFeed::start(&stores).unwrap();
@@ -230,9 +230,12 @@ mod tests {
         feed.apply_new(&cache, &Mutex::new(()), |_| {}).unwrap();
         for n in 0..PAGE_ENTRIES + 2 {
             let target = format!("{n}");
-            stores.audit.apply(&penstock_storage::Transaction::new(), &said("key.revoke", &target)).unwrap();
+            stores
+                .audit
+                .apply(&penstock_storage::Transaction::new(), &audited("key.revoke", &target))
+                .unwrap();
         }
-        stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", "else")).unwrap();
+        stores.audit.apply(&penstock_storage::Transaction::new(), &audited("something", "else")).unwrap();
         assert_eq!(feed.apply_new(&cache, &Mutex::new(()), |_| {}), Ok(PAGE_ENTRIES as u64 + 3));
     }
 }

@@ -46,35 +46,35 @@ mod tests {
     use super::*;
 
     /// Starts as many of `lines` as allowed; returns their number.
-    fn begin(short: &mut FundsBackoff, lines: usize) -> usize {
-        let begun = (0..lines).take_while(|_| short.may_start().then(|| short.on_start()).is_some());
+    fn begin(backoff: &mut FundsBackoff, lines: usize) -> usize {
+        let begun = (0..lines).take_while(|_| backoff.may_start().then(|| backoff.on_start()).is_some());
         begun.count()
     }
 
     #[test]
     fn a_file_whose_money_is_held_is_not_burned() {
-        let mut short = FundsBackoff::default();
-        assert_eq!(begin(&mut short, 300), 300, "as long as none came back");
-        short.on_refused();
-        assert_eq!(begin(&mut short, 300), 0);
-        short.on_tick();
-        short.on_tick();
-        assert_eq!(begin(&mut short, 300), 1, "one by one, however long it waits");
-        short.on_ended(3);
-        assert_eq!(begin(&mut short, 300), 6);
-        short.on_refused();
-        assert_eq!(begin(&mut short, 300), 0);
+        let mut backoff = FundsBackoff::default();
+        assert_eq!(begin(&mut backoff, 300), 300, "as long as none came back");
+        backoff.on_refused();
+        assert_eq!(begin(&mut backoff, 300), 0);
+        backoff.on_tick();
+        backoff.on_tick();
+        assert_eq!(begin(&mut backoff, 300), 1, "one by one, however long it waits");
+        backoff.on_ended(3);
+        assert_eq!(begin(&mut backoff, 300), 6);
+        backoff.on_refused();
+        assert_eq!(begin(&mut backoff, 300), 0);
     }
 
     #[test]
     fn money_that_is_there_again_is_used() {
-        let mut short = FundsBackoff::default();
-        short.on_refused();
-        short.on_tick();
-        let (mut most, mut rounds) = (begin(&mut short, 1_000), 0);
+        let mut backoff = FundsBackoff::default();
+        backoff.on_refused();
+        backoff.on_tick();
+        let (mut most, mut rounds) = (begin(&mut backoff, 1_000), 0);
         while most < 1_000 {
-            short.on_ended(most);
-            most = begin(&mut short, 1_000);
+            backoff.on_ended(most);
+            most = begin(&mut backoff, 1_000);
             rounds += 1;
         }
         assert_eq!(rounds, 8);

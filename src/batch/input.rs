@@ -219,9 +219,9 @@ mod tests {
             );
             incoming.push(format!("{line}\n").as_bytes()).unwrap();
         }
-        let said = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
+        let fields = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
         let owner = FileOwner { key: "k", account: "a" };
-        let record = files.store_upload(incoming, owner, said, Duration::from_secs(1)).unwrap();
+        let record = files.store_upload(incoming, owner, fields, Duration::from_secs(1)).unwrap();
         let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());
         let path = files.path(&record.id);
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));

@@ -172,14 +172,19 @@ mod tests {
     use super::*;
 
     /// Ends lines in the order of their start; returns the permits of each batch.
-    fn end_lines(turns: &FairScheduler, places: &[SchedulerEntry], most: usize, ends: usize) -> Vec<usize> {
+    fn end_lines(
+        scheduler: &FairScheduler,
+        entries: &[SchedulerEntry],
+        most: usize,
+        ends: usize,
+    ) -> Vec<usize> {
         let mut at_work: VecDeque<(usize, RunPermit)> = VecDeque::new();
         let fill = |at_work: &mut VecDeque<(usize, RunPermit)>| {
             loop {
                 let before = at_work.len();
-                for (index, place) in places.iter().enumerate() {
+                for (index, entry) in entries.iter().enumerate() {
                     let idle = !at_work.iter().any(|(other, _)| *other == index);
-                    at_work.extend(place.try_acquire(most, idle).map(|turn| (index, turn)));
+                    at_work.extend(entry.try_acquire(most, idle).map(|permit| (index, permit)));
                 }
                 if at_work.len() == before {
                     return;
@@ -191,20 +196,20 @@ mod tests {
             at_work.pop_front();
         }
         fill(&mut at_work);
-        assert_eq!(turns.in_flight(), at_work.len());
-        (0..places.len()).map(|index| at_work.iter().filter(|(of, _)| *of == index).count()).collect()
+        assert_eq!(scheduler.in_flight(), at_work.len());
+        (0..entries.len()).map(|index| at_work.iter().filter(|(of, _)| *of == index).count()).collect()
     }
 
     #[test]
     fn accounts_share_alike_however_many_batches_they_have() {
-        let turns = FairScheduler::default();
-        let places = [
-            turns.register_batch("a"),
-            turns.register_batch("a"),
-            turns.register_batch("a"),
-            turns.register_batch("b"),
+        let scheduler = FairScheduler::default();
+        let entries = [
+            scheduler.register_batch("a"),
+            scheduler.register_batch("a"),
+            scheduler.register_batch("a"),
+            scheduler.register_batch("b"),
         ];
-        let shares = end_lines(&turns, &places, 24, 200);
+        let shares = end_lines(&scheduler, &entries, 24, 200);
         assert_eq!(shares.iter().sum::<usize>(), 24);
         let (a, b) = (shares[..3].iter().sum::<usize>(), shares[3]);
         assert!(a.abs_diff(b) <= 2, "{shares:?}");
@@ -213,19 +218,19 @@ mod tests {
 
     #[test]
     fn a_single_account_has_all_capacity_and_yields_half_to_a_second() {
-        let turns = FairScheduler::default();
-        let first = turns.register_batch("a");
+        let scheduler = FairScheduler::default();
+        let first = scheduler.register_batch("a");
         let mut held: VecDeque<RunPermit> = std::iter::from_fn(|| first.try_acquire(8, false)).collect();
         assert_eq!(held.len(), 8);
-        let second = turns.register_batch("b");
+        let second = scheduler.register_batch("b");
         let own = second.try_acquire(8, true).unwrap();
-        assert_eq!(turns.in_flight(), 9, "the first line of a batch waits for nobody");
+        assert_eq!(scheduler.in_flight(), 9, "the first line of a batch waits for nobody");
         let mut theirs = 0;
         for _ in 0..9 {
             held.pop_front();
-            if let Some(turn) = second.try_acquire(8, false) {
+            if let Some(permit) = second.try_acquire(8, false) {
                 theirs += 1;
-                std::mem::forget(turn);
+                std::mem::forget(permit);
             }
             held.extend(first.try_acquire(8, false));
         }
@@ -235,22 +240,22 @@ mod tests {
 
     #[test]
     fn a_disconnect_ends_the_wait_and_releases_the_permits() {
-        let turns = FairScheduler::default();
-        let (one, two) = (turns.register_batch("a"), turns.register_batch("b"));
+        let scheduler = FairScheduler::default();
+        let (one, two) = (scheduler.register_batch("a"), scheduler.register_batch("b"));
         let held = one.try_acquire(1, false).unwrap();
         assert!(two.try_acquire(1, false).is_none());
         drop(held);
-        assert_eq!(turns.in_flight(), 1, "the turn was given");
+        assert_eq!(scheduler.in_flight(), 1, "the turn was given");
         drop(two);
-        assert_eq!(turns.in_flight(), 0);
+        assert_eq!(scheduler.in_flight(), 0);
         assert!(one.try_acquire(1, false).is_some());
-        assert!(turns.0.lock().accounts.is_empty() || turns.0.lock().waiting.len() == 1);
+        assert!(scheduler.0.lock().accounts.is_empty() || scheduler.0.lock().waiting.len() == 1);
     }
 
     #[tokio::test]
     async fn a_waiting_batch_is_notified() {
-        let turns = FairScheduler::default();
-        let (one, two) = (turns.register_batch("a"), turns.register_batch("b"));
+        let scheduler = FairScheduler::default();
+        let (one, two) = (scheduler.register_batch("a"), scheduler.register_batch("b"));
         let held = one.try_acquire(1, false).unwrap();
         assert!(two.try_acquire(1, false).is_none());
         drop(held);

@@ -80,10 +80,19 @@ mod tests {
             LedgerCheckpoint::parse(&format!(" {} \n", text.replace(',', ", "))),
             Some(checkpoint.clone())
         );
-        let short = text.get(..text.len() - 1).unwrap();
-        for other in
-            ["", "7", "7:", ":00", "0:00", "-1:00", "7:zz", short, &format!("{text},"), &format!("{text}0")]
-        {
+        let truncated = text.get(..text.len() - 1).unwrap();
+        for other in [
+            "",
+            "7",
+            "7:",
+            ":00",
+            "0:00",
+            "-1:00",
+            "7:zz",
+            truncated,
+            &format!("{text},"),
+            &format!("{text}0"),
+        ] {
             assert_eq!(LedgerCheckpoint::parse(other), None, "{other}");
         }
         assert!(

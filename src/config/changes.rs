@@ -253,7 +253,7 @@ model = "m"
     fn a_change_has_its_key_and_both_values() {
         let base = settings(BASE, "one");
         assert_eq!(between(&base, &base), Vec::<String>::new());
-        for (from, to, told) in [
+        for (from, to, expected) in [
             ("attempts = 4", "attempts = 3", "routing.attempts 4 3"),
             ("input = 1.0", "input = 1.5", "models.m.price.input \"1\" \"1.5\""),
             ("[routing]", "[limits]\nhead = \"48KiB\"\n[routing]", "limits.head"),
@@ -263,7 +263,7 @@ model = "m"
             ("id = \"p\"", "id = \"q\"", "providers.q - {…}"),
         ] {
             let changed = between(&base, &settings(&BASE.replacen(from, to, 1), "one"));
-            assert!(changed.iter().any(|change| change.starts_with(told)), "{to}: {changed:?}");
+            assert!(changed.iter().any(|change| change.starts_with(expected)), "{to}: {changed:?}");
             assert!(
                 !changed.iter().any(|change| change.contains("blue") || change.contains("OTHER")),
                 "{changed:?}"

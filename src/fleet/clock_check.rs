@@ -53,9 +53,10 @@ mod tests {
         let mut check = ClockCheck::default();
         let mut found = Vec::new();
         for second in 0..20 {
-            let ahead = if second < 10 { 600 } else { 0 };
+            let offset = if second < 10 { 600 } else { 0 };
             found.extend(
-                check.compare(1_000 + second, [(1, 1_000 + second), (2, 1_000 + second + ahead)].into_iter()),
+                check
+                    .compare(1_000 + second, [(1, 1_000 + second), (2, 1_000 + second + offset)].into_iter()),
             );
         }
         assert_eq!(found, [(2, 600)]);

@@ -51,7 +51,7 @@ fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent
 }
 
 #[test]
-fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
+fn a_buried_member_learns_it_from_its_next_heartbeat_and_its_credits_return() {
     let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
     let grant = PoolAmount { pool: credit_pool_name("acme"), amount: 1_000 };

@@ -371,7 +371,7 @@ mod tests {
 
     fn budget_of(window: u64, tokens: u64, method: CountMethod, wanted: u64) -> Option<(u64, Option<u64>)> {
         remaining_tokens(window, &TokenCount { tokens, method }, wanted)
-            .map(|budget| (budget.left, budget.certain_tokens))
+            .map(|remaining| (remaining.left, remaining.certain_tokens))
     }
 
     #[test]

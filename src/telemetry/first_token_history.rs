@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pairs_is_bounded_and_stale_ones_make_room() {
+    fn the_number_of_pairs_is_bounded_and_stale_ones_are_evicted() {
         let history = FirstTokenHistory::default();
         for number in 0..200 {
             history.observe((&format!("m{number}"), "a"), 1_000, Duration::from_secs(1));

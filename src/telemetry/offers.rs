@@ -99,25 +99,25 @@ mod tests {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
         let settings = BreakerSettings::default();
         let mut breaker = CircuitBreaker::new(settings);
-        let told = |breaker: &CircuitBreaker, now| {
+        let health = |breaker: &CircuitBreaker, now| {
             offers.update_gauges(std::iter::once(OfferStatus::from_breaker(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
-        assert_eq!(told(&breaker, Duration::ZERO), 1);
+        assert_eq!(health(&breaker, Duration::ZERO), 1);
         for _ in 0..settings.consecutive_failures {
             breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
         }
-        assert_eq!(told(&breaker, Duration::ZERO), 0);
+        assert_eq!(health(&breaker, Duration::ZERO), 0);
         let later = settings.first_ejection + Duration::from_secs(3_600);
-        assert_eq!(told(&breaker, later), 0, "nobody has asked it since");
+        assert_eq!(health(&breaker, later), 0, "nobody has asked it since");
         assert!(settings.successes_to_close > 1);
         assert!(breaker.try_acquire(later));
-        assert_eq!(told(&breaker, later), 0, "on trial");
+        assert_eq!(health(&breaker, later), 0, "on trial");
         breaker.on_result(later, AttemptOutcome::Success);
-        assert_eq!(told(&breaker, later), 1, "one good answer is enough");
+        assert_eq!(health(&breaker, later), 1, "one good answer is enough");
         assert!(breaker.try_acquire(later));
         breaker.on_result(later, AttemptOutcome::Failure { retry_after: None });
-        assert_eq!(told(&breaker, later), 0, "the trial failed");
+        assert_eq!(health(&breaker, later), 0, "the trial failed");
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
         let settings = BreakerSettings::default();
         let mut breaker = CircuitBreaker::new(settings);
-        let told = |breaker: &CircuitBreaker, now| {
+        let health = |breaker: &CircuitBreaker, now| {
             offers.update_gauges(std::iter::once(OfferStatus::from_breaker(["p", "m"], true, breaker, now)));
             offers.health.with_label_values(&["p", "m"]).get()
         };
@@ -134,18 +134,18 @@ mod tests {
         }
         let at = Duration::from_secs;
         breaker.on_check(at(60), false);
-        assert_eq!(told(&breaker, at(60)), 0);
+        assert_eq!(health(&breaker, at(60)), 0);
         breaker.on_check(at(70), true);
-        assert_eq!(told(&breaker, at(70)), 1);
+        assert_eq!(health(&breaker, at(70)), 1);
         // A provider that lists its models and fails every request must not look healthy between two requests.
         assert!(breaker.try_acquire(at(71)));
         breaker.on_result(at(71), AttemptOutcome::Failure { retry_after: None });
         breaker.on_check(at(72), true);
-        assert_eq!(told(&breaker, at(72)), 0);
+        assert_eq!(health(&breaker, at(72)), 0);
         breaker.on_check(at(71) + settings.max_ejection - Duration::from_millis(1), true);
-        assert_eq!(told(&breaker, at(90)), 0);
+        assert_eq!(health(&breaker, at(90)), 0);
         breaker.on_check(at(71) + settings.max_ejection, true);
-        assert_eq!(told(&breaker, at(90)), 1, "nobody has asked it since, and its checks are good");
+        assert_eq!(health(&breaker, at(90)), 1, "nobody has asked it since, and its checks are good");
     }
 
     #[test]

@@ -59,23 +59,23 @@ mod tests {
 
     #[test]
     fn the_first_event_is_logged_at_once_and_the_others_together_after_a_second() {
-        let (seldom, start, mut told) = (ThrottledLog::new(), Instant::now(), Vec::new());
+        let (log, start, mut logged) = (ThrottledLog::new(), Instant::now(), Vec::new());
         for millis in [0, 1, 500, 999, 1_000, 1_001, 5_000] {
             let now = start + Duration::from_millis(millis);
-            seldom.log(now, |times| told.push((millis, times.to_owned())));
+            log.log(now, |times| logged.push((millis, times.to_owned())));
         }
         let expected = [(0, "1"), (1_000, "4"), (5_000, "2")];
-        assert_eq!(told, expected.map(|(at, times)| (at, times.to_owned())));
+        assert_eq!(logged, expected.map(|(at, times)| (at, times.to_owned())));
     }
 
     #[test]
     fn a_longer_cooldown_is_retained() {
-        let (seldom, start, mut told) =
+        let (log, start, mut logged) =
             (ThrottledLog::with_interval(Duration::from_secs(300)), Instant::now(), Vec::new());
         for seconds in [0, 1, 299, 300, 301] {
             let now = start + Duration::from_secs(seconds);
-            seldom.log(now, |times| told.push((seconds, times.to_owned())));
+            log.log(now, |times| logged.push((seconds, times.to_owned())));
         }
-        assert_eq!(told, [(0, "1".to_owned()), (300, "3".to_owned())]);
+        assert_eq!(logged, [(0, "1".to_owned()), (300, "3".to_owned())]);
     }
 }

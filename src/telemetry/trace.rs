@@ -105,7 +105,7 @@ mod tests {
             parse_traceparent(format!("{later}-what-the-future-holds").as_bytes()).as_deref(),
             Some(GOOD)
         );
-        for wrong in [
+        for malformed in [
             "",
             "00",
             &GOOD[..54],
@@ -120,7 +120,7 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e47360-0f067aa0ba902b7-01",
             "é0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
         ] {
-            assert_eq!(parse_traceparent(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_traceparent(malformed.as_bytes()), None, "{malformed}");
         }
         assert_eq!(parse_traceparent(b"\xff"), None);
     }
@@ -136,8 +136,8 @@ mod tests {
         let long = |length: usize| format!("a={}", "x".repeat(length - 2));
         assert!(parse_tracestate(long(MOST_STATE).as_bytes()).is_some());
         assert!(parse_tracestate(long(MOST_STATE + 1).as_bytes()).is_none());
-        for wrong in ["", " ", "rojo", "=1", "a=", "A=1", "a=b=c", "a=é", "a=1,b", "a=\u{7f}"] {
-            assert_eq!(parse_tracestate(wrong.as_bytes()), None, "{wrong}");
+        for malformed in ["", " ", "rojo", "=1", "a=", "A=1", "a=b=c", "a=é", "a=1,b", "a=\u{7f}"] {
+            assert_eq!(parse_tracestate(malformed.as_bytes()), None, "{malformed}");
         }
     }
 

@@ -69,8 +69,8 @@ impl Database {
             revoked: None,
         };
         let (who, what) = ("test".to_owned(), "key.create".to_owned());
-        let said = AuditedChange { at: 5, who, what, target: record.id.clone(), change: json!({}) };
-        stores.keys.insert(&record, &said).unwrap();
+        let change = AuditedChange { at: 5, who, what, target: record.id.clone(), change: json!({}) };
+        stores.keys.insert(&record, &change).unwrap();
         Self { folder, stores, store: open_in_memory(), record }
     }
 
@@ -79,8 +79,8 @@ impl Database {
     }
 
     /// Starts a gateway whose clock is ahead.
-    fn open_at(&self, name: &str, ahead: Duration) -> Gateway {
-        let (store, clock) = (&self.store, ProcessClock::with_offset(ahead));
+    fn open_at(&self, name: &str, offset: Duration) -> Gateway {
+        let (store, clock) = (&self.store, ProcessClock::with_offset(offset));
         let settings = FleetSettings {
             name: None,
             claim: Duration::from_secs(15),

@@ -136,7 +136,7 @@ fn return_unused(member: &FleetMember, ledger: &Ledger) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_request_is_refused_because_others_took_or_returned_what_it_drew() {
+async fn no_request_is_refused_because_others_took_or_returned_its_credits() {
     let gateways = Gateways::new();
     let (member, ledger) = gateways.open("1");
     grant(&ledger, 1_000_000_000).await;
@@ -182,7 +182,7 @@ async fn a_refusal_states_the_balance_of_all_members_and_that_others_hold_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_a_heartbeat_that_drew_nothing_states_that_others_hold_the_balance() {
+async fn a_refusal_after_a_heartbeat_without_credits_states_that_others_hold_the_balance() {
     let gateways = Gateways::new();
     let ((_one, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
     grant(&first, 2_000).await;

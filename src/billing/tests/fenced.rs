@@ -88,7 +88,7 @@ fn a_commit_whose_outcome_is_unknown_counts_once() {
 }
 
 #[test]
-fn rollups_count_the_void_in_place_of_the_charge() {
+fn rollups_count_the_void_instead_of_the_charge() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     grant(&ledger, "g1", 1_000).unwrap();

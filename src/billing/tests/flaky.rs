@@ -24,7 +24,7 @@ pub(super) struct Flaky {
     /// True while transactions block.
     pub(super) stalls: AtomicBool,
     /// Committed transactions.
-    pub(super) kept: Mutex<Vec<Transaction>>,
+    pub(super) committed: Mutex<Vec<Transaction>>,
 }
 
 impl Flaky {
@@ -37,7 +37,7 @@ impl Flaky {
             reads: AtomicU32::new(0),
             begun: AtomicU32::new(0),
             stalls: AtomicBool::new(false),
-            kept: Mutex::default(),
+            committed: Mutex::default(),
         })
     }
 }
@@ -77,7 +77,7 @@ impl Store for Flaky {
             return Err(StoreError::Full);
         }
         self.inner.apply(batch.clone())?;
-        self.kept.lock().push(batch);
+        self.committed.lock().push(batch);
         if one_less(&self.passes) || !one_less(&self.lies) { Ok(()) } else { Err(StoreError::Stuck) }
     }
 

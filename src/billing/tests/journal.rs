@@ -179,7 +179,7 @@ fn files_of_a_backup_are_not_replayed_again() {
 }
 
 #[test]
-fn charges_of_a_buried_member_are_put_aside() {
+fn charges_of_a_buried_member_are_quarantined() {
     let folder = Folder::new();
     let first = folder.start();
     first.grant(1_000_000);

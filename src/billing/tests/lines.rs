@@ -7,7 +7,7 @@ fn row(key: &str, value: Option<&[u8]>) -> RowWrite {
     RowWrite { table: StoreTable::Batches, key: key.into(), value: value.map(<[u8]>::to_vec) }
 }
 
-fn kept(ledger: &Ledger, ticket: u64) -> bool {
+fn is_durable(ledger: &Ledger, ticket: u64) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.wait_durable(ticket))
 }
@@ -36,10 +36,10 @@ fn batch_ends_and_their_rows_are_one_commit() {
     let rows = (0..MAX_EXTRA_ROWS).map(|n| row(&format!("batch{n}"), Some(b"done"))).collect();
     let ticket = entered(&ledger, ends, rows);
     store.stalls.store(false, Ordering::Release);
-    assert!(kept(&ledger, ticket));
+    assert!(is_durable(&ledger, ticket));
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - 4_000 - 256 * 10);
-    let batches = store.kept.lock();
+    let batches = store.committed.lock();
     assert!(batches.len() > 2, "they did not fit one commit");
     let ended = |batch: &Transaction, n: usize| {
         batch.operations().iter().any(|operation| match &operation.op {
@@ -65,13 +65,13 @@ fn batch_ends_and_their_rows_are_one_commit() {
 fn rows_alone_are_written_in_the_order_of_all() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
-    assert!(kept(&ledger, entered(&ledger, vec![], vec![row("a", Some(b"1")), row("b", Some(b"1"))])));
+    assert!(is_durable(&ledger, entered(&ledger, vec![], vec![row("a", Some(b"1")), row("b", Some(b"1"))])));
     grant(&ledger, "g1", 100).unwrap();
     store.lies.store(2, Ordering::Release);
     let hold = reserve(&ledger, "r1", 60).unwrap();
     entered(&ledger, vec![hold.settle_later(charge(25))], vec![row("a", Some(b"2"))]);
     let last = entered(&ledger, vec![], vec![row("a", Some(b"3")), row("b", None)]);
-    assert!(kept(&ledger, last));
+    assert!(is_durable(&ledger, last));
     let value = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap();
     assert_eq!((value("a"), value("b")), (Some(b"3".to_vec()), None));
     let proof = settled(&ledger);
@@ -123,7 +123,7 @@ fn rejected_rows_delay_no_other_charge() {
     let last = push(end("r4"), vec![row("behind", Some(b"1"))]);
     store.stalls.store(false, Ordering::Release);
     until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
-    assert!(kept(&ledger, last));
+    assert!(is_durable(&ledger, last));
     assert_eq!((settled(&ledger).open_reservations, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
     let exists = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
@@ -138,6 +138,6 @@ fn rows_lost_by_a_failing_store_are_reported() {
     store.full.store(true, Ordering::Release);
     let ticket = entered(&ledger, vec![], vec![row("a", Some(b"1"))]);
     ledger.close();
-    assert!(!kept(&ledger, ticket));
+    assert!(!is_durable(&ledger, ticket));
     assert_eq!(store.get(StoreTable::Batches, b"a").unwrap(), None);
 }

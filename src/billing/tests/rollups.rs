@@ -50,7 +50,7 @@ impl Operations {
     }
 
     fn footprint(&mut self) -> RequestFootprint {
-        let mut decimal = |places| Decimal::new(self.random.random_range(0..1_000_000), places);
+        let mut decimal = |scale| Decimal::new(self.random.random_range(0..1_000_000), scale);
         let (low, carbon, high) = (decimal(6), decimal(6), decimal(6));
         let carbon_g = low + carbon;
         RequestFootprint {
@@ -345,10 +345,10 @@ fn a_commit_of_a_process_alone_reads_no_rollup_again() {
         until("all to be written", || ledger.durability_snapshot().waiting == 0);
     };
     push("first");
-    let before = (store.reads.load(Ordering::Acquire), store.kept.lock().len());
+    let before = (store.reads.load(Ordering::Acquire), store.committed.lock().len());
     push("next");
     let reads = store.reads.load(Ordering::Acquire) - before.0;
-    let commits = u32::try_from(store.kept.lock().len() - before.1).unwrap();
+    let commits = u32::try_from(store.committed.lock().len() - before.1).unwrap();
     // The length of the month; and two rollups, if an hour begins meanwhile.
     assert!(commits >= 1 && reads <= commits + 2, "{reads} reads in {commits} commits");
 }

@@ -11,14 +11,14 @@ fn rows_without_a_waiter_are_written_with_later_ones() {
     let ledger = open(&store, LONG);
     // Written at once, since the caller of a grant waits for it; the writer is active then.
     grant(&ledger, "g1", 1_000).unwrap();
-    let groups = store.kept.lock().len();
+    let groups = store.committed.lock().len();
     let tickets: Vec<u64> =
         (0..50).map(|n| reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10))).collect();
     assert!(ledger.durability_snapshot().waiting > 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(ledger.wait_written(tickets[49]));
     assert_eq!(ledger.durability_snapshot().waiting, 0, "somebody waits, and it was not written");
-    assert_eq!(store.kept.lock().len(), groups + 1, "all of it is one write");
+    assert_eq!(store.committed.lock().len(), groups + 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 1 + 2 * 50);
 }
 
@@ -30,10 +30,10 @@ fn rows_gathered_in_pieces_are_one_write() {
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("most were taken", || ledger.queue.gathered_operations().is_some_and(|taken| taken > 2 * 256));
-    assert_eq!((ledger.durability_snapshot().entries, store.kept.lock().len()), (0, 0), "nobody waits");
+    assert_eq!((ledger.durability_snapshot().entries, store.committed.lock().len()), (0, 0), "nobody waits");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(ledger.wait_written(tickets[499]));
-    assert_eq!(store.kept.lock().len(), 1, "all of it is one write");
+    assert_eq!(store.committed.lock().len(), 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 2 * 500);
 }
 
@@ -46,9 +46,9 @@ fn waiting_for_rows_already_taken_wakes_the_writer() {
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("all were taken", || ledger.queue.gathered_operations() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let kept =
+    let durable =
         async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };
-    assert_eq!(runtime.block_on(kept), Ok(true));
+    assert_eq!(runtime.block_on(durable), Ok(true));
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn rows_beyond_a_full_group_do_not_wait_for_the_window() {
     let end = reserve(&ledger, "line", 0).unwrap().settle_later(charge(0));
     let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let kept = async {
-        let mut kept = std::pin::pin!(ledger.wait_durable(ticket));
+    let durable = async {
+        let mut wait = std::pin::pin!(ledger.wait_durable(ticket));
         // The waiter is registered before the writer continues.
         assert!(
-            std::future::poll_fn(|context| std::task::Poll::Ready(kept.as_mut().poll(context)))
+            std::future::poll_fn(|context| std::task::Poll::Ready(wait.as_mut().poll(context)))
                 .await
                 .is_pending()
         );
         store.stalls.store(false, Ordering::Release);
-        tokio::time::timeout(Duration::from_secs(30), kept).await
+        tokio::time::timeout(Duration::from_secs(30), wait).await
     };
-    assert_eq!(runtime.block_on(kept), Ok(true));
-    assert!(store.kept.lock().len() >= 3, "groups are no larger than they may be");
+    assert_eq!(runtime.block_on(durable), Ok(true));
+    assert!(store.committed.lock().len() >= 3, "groups are no larger than they may be");
 }
 
 #[test]

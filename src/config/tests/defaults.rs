@@ -103,8 +103,8 @@ fn compare(schema: &Value, written: &Value, path: &str) {
 
 #[test]
 fn the_schema_in_the_repository_is_the_one_that_is_generated() {
-    let kept = include_str!("../../../conf/penstock.schema.json");
-    assert!(kept == schema_json(), "run `penstock schema > conf/penstock.schema.json`");
+    let stored = include_str!("../../../conf/penstock.schema.json");
+    assert!(stored == schema_json(), "run `penstock schema > conf/penstock.schema.json`");
 }
 
 #[test]

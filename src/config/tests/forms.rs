@@ -10,8 +10,9 @@ fn durations_are_numbers_with_units_and_their_sums() {
     assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
     assert_eq!(parse_duration("1m30s"), Some(Duration::from_secs(90)));
     assert_eq!(parse_duration("0"), Some(Duration::ZERO));
-    for wrong in ["", "10", "s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d", "1e3s", "1_0s"] {
-        assert_eq!(parse_duration(wrong), None, "{wrong}");
+    for invalid in ["", "10", "s", "-1s", "1 s", "1w", "1s5", "99999999999999999999s", "400d", "1e3s", "1_0s"]
+    {
+        assert_eq!(parse_duration(invalid), None, "{invalid}");
     }
     for millis in [0, 1, 999, 1_000, 61_001, 86_400_000, 90_061_001] {
         let written = format_duration(Duration::from_millis(millis));
@@ -39,7 +40,7 @@ fn a_number_of_a_duration_may_have_a_fraction() {
         assert_eq!(parse_duration(&format_duration(expected)), Some(expected), "{text}");
     }
     assert_eq!(format_duration(nanos(2_500_000_001)), "2s500ms0.000001ms");
-    for wrong in [
+    for invalid in [
         ".5s",
         "2.s",
         ".s",
@@ -57,7 +58,7 @@ fn a_number_of_a_duration_may_have_a_fraction() {
         "1.5S",
         "\u{0661}.5s",
     ] {
-        assert_eq!(parse_duration(wrong), None, "{wrong}");
+        assert_eq!(parse_duration(invalid), None, "{invalid}");
     }
 }
 
@@ -66,8 +67,8 @@ fn sizes_are_bytes_with_units() {
     assert_eq!(parse_size("32MiB"), Some(32 << 20));
     assert_eq!(parse_size("1GB"), Some(1_000_000_000));
     assert_eq!(parse_size("512"), Some(512));
-    for wrong in ["", "MiB", "1.5MiB", "-1B", "99999999999999999999", "20000000TiB", "1 meg"] {
-        assert_eq!(parse_size(wrong), None, "{wrong}");
+    for invalid in ["", "MiB", "1.5MiB", "-1B", "99999999999999999999", "20000000TiB", "1 meg"] {
+        assert_eq!(parse_size(invalid), None, "{invalid}");
     }
     for bytes in [0, 1, 1023, 1024, 1 << 20, (1 << 20) + 1, 5 << 40] {
         assert_eq!(parse_size(&format_size(bytes)), Some(bytes));
@@ -81,8 +82,8 @@ fn decimals_keep_every_digit_that_is_written() {
     }
     assert_eq!(parse_decimal("0.1").unwrap().to_string(), "0.1");
     assert_eq!(parse_decimal("1e-6").unwrap().to_string(), "0.000001");
-    for wrong in ["", "inf", "nan", "1,5", "0.12345678901234567890123456789", "1e40"] {
-        assert_eq!(parse_decimal(wrong), None, "{wrong}");
+    for invalid in ["", "inf", "nan", "1,5", "0.12345678901234567890123456789", "1e40"] {
+        assert_eq!(parse_decimal(invalid), None, "{invalid}");
     }
 }
 

@@ -16,8 +16,8 @@ fn the_demo_has_no_mistake_and_no_warning() {
     assert_eq!(settings.simulators.len(), 3);
     assert_eq!(settings.log.format, LogFormat::Text);
     assert!(settings.models.iter().all(|model| settings.offers_of(&model.card.id).count() >= 2));
-    let places: Vec<&str> = settings.providers.iter().map(|provider| &*provider.location.code).collect();
-    assert_eq!(places, ["FI", "FR", "PL"]);
+    let codes: Vec<&str> = settings.providers.iter().map(|provider| &*provider.location.code).collect();
+    assert_eq!(codes, ["FI", "FR", "PL"]);
     for provider in &settings.providers {
         assert!(
             settings.simulators.iter().any(|simulated| simulated.address.port() == provider.base_url.port)
@@ -93,10 +93,10 @@ fn likely_misunderstandings_are_warnings_with_a_correction() {
     warned(&base.replace("eu/v1", "eu/"), "providers.p1.base_url", "no path", "/v1");
     let retired = with("", "lifecycle = \"retired\"", "", "");
     warned(&retired, "models.m1.lifecycle", "still served", "deprecated");
-    let kept = retired
+    let unoffered = retired
         .replace("[[providers.offers]]\nmodel = \"m1\"", "")
         .replace("kind =", "fallbacks = []\nkind =");
-    assert!(!load(&kept).unwrap().warnings.iter().any(|warning| warning.key.ends_with("lifecycle")));
+    assert!(!load(&unoffered).unwrap().warnings.iter().any(|warning| warning.key.ends_with("lifecycle")));
 }
 
 #[test]
@@ -136,10 +136,11 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
         (none.warnings.len(), none.settings.offers[0].capabilities.accepts_parameter("tools")),
         (0, false)
     );
-    let near = load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
-    let told: Vec<_> = near.warnings.iter().map(|w| (w.key.as_str(), w.remedy.as_str())).collect();
+    let misspelled =
+        load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
+    let warnings: Vec<_> = misspelled.warnings.iter().map(|w| (w.key.as_str(), w.remedy.as_str())).collect();
     assert_eq!(
-        told,
+        warnings,
         [
             ("models.m1.supported_parameters[0]", "Did you mean \"tools\"?"),
             ("models.m1.supported_parameters[1]", "Did you mean \"temperature\"?"),
@@ -152,8 +153,8 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
         "a text completion takes it"
     );
     let private = load_with("supported_parameters = [\"cache_salt\", \"min_tokens\"]");
-    let told: Vec<_> = private.warnings.iter().map(|w| w.key.as_str()).collect();
-    assert_eq!(told, ["models.m1.supported_parameters[0]"]);
+    let warnings: Vec<_> = private.warnings.iter().map(|w| w.key.as_str()).collect();
+    assert_eq!(warnings, ["models.m1.supported_parameters[0]"]);
     let offer = load(&with("", "", "", "supported_parameters = [\"seeds\"]")).unwrap();
     assert_eq!(offer.warnings[0].key, "providers.p1.offers[0].supported_parameters[0]");
     let kind = |kind: &str| {
@@ -236,9 +237,9 @@ fn a_base_url_is_taken_apart() {
 fn eco_ranks_by_grid_and_contract() {
     let share = |contract: &str| {
         let line = format!("contractual_renewable = {{ {contract} }}");
-        let place = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).location.clone();
-        assert_eq!(place.grid.renewable_percent.to_string(), "27");
-        place.eco_share().normalize().to_string()
+        let location = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).location.clone();
+        assert_eq!(location.grid.renewable_percent.to_string(), "27");
+        location.eco_share().normalize().to_string()
     };
     assert_eq!(share("share = 1.0, evidence = \"on-site\""), "1");
     assert_eq!(share("share = 1.0, evidence = \"annual-ppa\""), "0.635");

@@ -119,8 +119,8 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
         let files = format!("certificate = {certificate:?}, key = {key:?}{more}");
         with(&format!("[listen]\nhttps = {{ address = \"127.0.0.1:1\", {files} }}"), "", "", "")
     };
-    for way in ["required", "optional"] {
-        let text = https(&format!(", client_certificate = {way:?}"));
+    for policy in ["required", "optional"] {
+        let text = https(&format!(", client_certificate = {policy:?}"));
         tells(&text, "listen.https.client_certificate", "none would be requested", "client_ca");
     }
     let asked = |more: &str| {
@@ -138,10 +138,10 @@ fn a_pipe_is_refused_and_not_waited_for() {
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for provider in [format!("api_key = {{ file = {pipe:?} }}"), format!("ca = {pipe:?}")] {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         let text = with("", "", &provider, "");
         std::thread::spawn(move || tell.send(mistakes(&text)));
-        let found = told.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the pipe");
+        let found = receiver.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the pipe");
         assert!(found.len() == 1 && found[0].reason.contains("must be a regular file"), "{found:#?}");
     }
 }

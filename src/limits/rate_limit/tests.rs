@@ -13,14 +13,14 @@ fn refused(limit: LimitKind, wait: RetryAfter) -> ApiError {
 
 #[test]
 fn a_brief_wait_is_given_in_seconds_and_a_long_one_as_a_date() {
-    for (wait, said, at) in [
+    for (wait, ending, at) in [
         (Duration::from_millis(500), "Try again in 1 s.", "2026-11-27T12:00:01Z"),
         (Duration::from_secs(60), "Try again in 60 s.", "2026-11-27T12:01:01Z"),
         (Duration::from_millis(60_001), "Try again at 2026-11-27T12:01:01Z.", "2026-11-27T12:01:01Z"),
         (Duration::from_secs(38_149), "Try again at 2026-11-27T22:35:50Z.", "2026-11-27T22:35:50Z"),
     ] {
         let refusal = refused(LimitKind::Requests, RetryAfter::After(wait));
-        assert!(refusal.message.ends_with(said), "{wait:?}: {}", refusal.message);
+        assert!(refusal.message.ends_with(ending), "{wait:?}: {}", refusal.message);
         assert_eq!(refusal.details["resets_at"], at, "{wait:?}");
     }
 }

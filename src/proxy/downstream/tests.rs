@@ -66,7 +66,7 @@ impl Request {
             }
         };
         let returned = self.connection.take_returned().unwrap();
-        let (reused, ahead) = (reused && returned.reusable, returned.prefetched.to_vec());
+        let (reused, prefetched) = (reused && returned.reusable, returned.prefetched.to_vec());
         drop(returned);
         let mut text = Vec::new();
         self.client.read_to_end(&mut text).await.unwrap();
@@ -74,7 +74,7 @@ impl Request {
         let body = text.split_off(end);
         // Field names are case-insensitive.
         let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
-        TestResponse { head, body, sound, reused, ahead }
+        TestResponse { head, body, sound, reused, prefetched }
     }
 }
 
@@ -84,7 +84,7 @@ struct TestResponse {
     body: Vec<u8>,
     sound: bool,
     reused: bool,
-    ahead: Vec<u8>,
+    prefetched: Vec<u8>,
 }
 
 fn head(status: u16) -> ResponseHead {
@@ -92,9 +92,9 @@ fn head(status: u16) -> ResponseHead {
 }
 
 /// Reads a request body of which `ahead` bytes arrive with the head, and the rest byte by byte.
-async fn body(fields: &str, sent: &[u8], ahead: usize) -> Result<Vec<u8>> {
+async fn body(fields: &str, sent: &[u8], prefetched: usize) -> Result<Vec<u8>> {
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-    let (behind, later) = sent.split_at(ahead);
+    let (behind, later) = sent.split_at(prefetched);
     let Request { mut session, connection: _connection, mut client, stop: _stop } =
         Request::begin(&head, behind, 1).await;
     let send = async {
@@ -119,19 +119,23 @@ async fn a_body_is_the_same_at_every_split() {
     let plain = b"{\"model\":\"m\",\"messages\":[]}";
     let length = format!("Content-Length: {}\r\n", plain.len());
     let chunked = b"a\r\n{\"model\":\"\r\n11\r\nm\",\"messages\":[]}\r\n0\r\n\r\n";
-    for ahead in 0..=plain.len() {
-        assert_eq!(body(&length, plain, ahead).await.unwrap(), plain, "{ahead}");
+    for prefetched in 0..=plain.len() {
+        assert_eq!(body(&length, plain, prefetched).await.unwrap(), plain, "{prefetched}");
     }
-    for ahead in 0..=chunked.len() {
-        assert_eq!(body("Transfer-Encoding: chunked\r\n", chunked, ahead).await.unwrap(), plain, "{ahead}");
+    for prefetched in 0..=chunked.len() {
+        assert_eq!(
+            body("Transfer-Encoding: chunked\r\n", chunked, prefetched).await.unwrap(),
+            plain,
+            "{prefetched}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_body_in_chunks_of_a_byte_is_read() {
     let sent = [&b"1\r\nx\r\n".repeat(20_000)[..], b"0\r\n\r\n"].concat();
-    for ahead in [0, 1, 100_000] {
-        let read = body("Transfer-Encoding: chunked\r\n", &sent, ahead).await.unwrap();
+    for prefetched in [0, 1, 100_000] {
+        let read = body("Transfer-Encoding: chunked\r\n", &sent, prefetched).await.unwrap();
         assert_eq!(read, b"x".repeat(20_000));
     }
 }
@@ -139,16 +143,16 @@ async fn a_body_in_chunks_of_a_byte_is_read() {
 #[tokio::test]
 async fn long_trailers_are_refused() {
     let sent = [&b"1\r\nx\r\n0\r\n"[..], &b"X: y\r\n".repeat(20_000), b"\r\n"].concat();
-    for ahead in [0, 9, sent.len()] {
-        let kind = body("Transfer-Encoding: chunked\r\n", &sent, ahead).await.unwrap_err().kind();
+    for prefetched in [0, 9, sent.len()] {
+        let kind = body("Transfer-Encoding: chunked\r\n", &sent, prefetched).await.unwrap_err().kind();
         assert_eq!(kind, ErrorKind::InvalidData);
     }
 }
 
 #[tokio::test]
 async fn a_truncated_body_is_not_forwarded() {
-    for ahead in 0..5 {
-        assert!(body("Content-Length: 6\r\n", b"hello", ahead).await.is_err());
+    for prefetched in 0..5 {
+        assert!(body("Content-Length: 6\r\n", b"hello", prefetched).await.is_err());
     }
     for (sent, sound) in [
         (&b"5\r\nhello\r\n"[..], true),
@@ -156,9 +160,9 @@ async fn a_truncated_body_is_not_forwarded() {
         (b"5\r\nhello!\r\n0\r\n\r\n", false),
         (b"x\r\n", false),
     ] {
-        for ahead in 0..=sent.len() {
-            let kind = body("Transfer-Encoding: chunked\r\n", sent, ahead).await.unwrap_err().kind();
-            assert_eq!(kind != ErrorKind::InvalidData, sound, "{} {ahead}", sent.escape_ascii());
+        for prefetched in 0..=sent.len() {
+            let kind = body("Transfer-Encoding: chunked\r\n", sent, prefetched).await.unwrap_err().kind();
+            assert_eq!(kind != ErrorKind::InvalidData, sound, "{} {prefetched}", sent.escape_ascii());
         }
     }
 }
@@ -237,7 +241,7 @@ async fn bytes_after_a_request_are_not_read_as_its_body() {
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
     let long = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (head, behind, reused, ahead) in [
+    for (head, behind, reused, prefetched) in [
         (plain, &b""[..], true, &b""[..]),
         (plain, next, true, next),
         // An unread body that has arrived is discarded.
@@ -249,7 +253,7 @@ async fn bytes_after_a_request_are_not_read_as_its_body() {
         let answered = Request::begin(head, behind, 1 << 20).await.answer(whole(), &[b"x"]).await;
         assert!(answered.sound);
         assert_eq!(answered.reused, reused, "{head}{}", behind.escape_ascii());
-        assert_eq!(answered.ahead, ahead, "{head}{}", behind.escape_ascii());
+        assert_eq!(answered.prefetched, prefetched, "{head}{}", behind.escape_ascii());
         if reused {
             assert!(answered.head.contains("connection: keep-alive"), "{}", answered.head);
         }

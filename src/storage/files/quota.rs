@@ -179,20 +179,20 @@ mod tests {
     fn keys_have_their_own_bound_and_all_have_one() {
         let bounds =
             QuotaLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
-        let room = Arc::new(DiskQuota::default());
-        room.add_bytes("a", 50);
-        let mut mine = QuotaReservation::new(room.clone(), "a");
+        let quota = Arc::new(DiskQuota::default());
+        quota.add_bytes("a", 50);
+        let mut mine = QuotaReservation::new(quota.clone(), "a");
         mine.grow(10, &bounds).unwrap();
         assert_eq!(mine.grow(1, &bounds), Err(QuotaExceeded::Key(60)));
-        let mut other = QuotaReservation::new(room.clone(), "b");
+        let mut other = QuotaReservation::new(quota.clone(), "b");
         assert_eq!(other.grow(41, &bounds), Err(QuotaExceeded::Gateway));
         other.grow(40, &bounds).unwrap();
         other.commit();
         drop(mine);
-        assert_eq!(room.used_bytes(), 90, "what was kept stays, what was dropped is given back");
-        room.release_bytes("b", 40);
-        room.release_bytes("a", 50);
-        assert_eq!((room.used_bytes(), room.0.lock().keys.len()), (0, 0));
+        assert_eq!(quota.used_bytes(), 90, "what was kept stays, what was dropped is given back");
+        quota.release_bytes("b", 40);
+        quota.release_bytes("a", 50);
+        assert_eq!((quota.used_bytes(), quota.0.lock().keys.len()), (0, 0));
     }
 
     #[test]

@@ -69,14 +69,14 @@ fn lines(count: usize) -> Vec<u8> {
     format!("\u{feff}{text}\n").into_bytes()
 }
 
-fn said() -> UploadFields {
+fn upload_fields() -> UploadFields {
     UploadFields { filename: "a.jsonl".to_owned(), expires_after: None }
 }
 
-fn kept(files: &FileManager, contents: &[u8]) -> FileRecord {
+fn upload(files: &FileManager, contents: &[u8]) -> FileRecord {
     let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
     contents.chunks(1_000).for_each(|piece| incoming.push(piece).unwrap());
-    files.store_upload(incoming, OWNER, said(), NOW).unwrap()
+    files.store_upload(incoming, OWNER, upload_fields(), NOW).unwrap()
 }
 
 const fn at(now: u64) -> ExpiryCheck {
@@ -85,10 +85,10 @@ const fn at(now: u64) -> ExpiryCheck {
 
 #[tokio::test]
 async fn a_file_is_its_bytes_until_it_is_deleted() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let contents = lines(2_000);
-    let record = kept(&files, &contents);
+    let record = upload(&files, &contents);
     assert_eq!(
         (record.bytes, record.lines, record.url.as_deref()),
         (contents.len() as u64, 2_000, Some("/v1/rerank"))
@@ -96,7 +96,7 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
     assert_eq!(files.used_bytes(), record.bytes);
     assert_eq!(files.get("k1", &record.id, at(0)).await.unwrap(), record);
     assert_eq!(files.get("k2", &record.id, at(0)).await.unwrap_err().code, ErrorCode::NotFound);
-    let files = place.open();
+    let files = directory.open();
     assert_eq!(files.used_bytes(), record.bytes, "counted again by a new start");
     let open = files.open_contents(&record).unwrap();
     assert_eq!(open.read(0, usize::MAX).unwrap(), contents);
@@ -115,15 +115,15 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
     files.delete("k1", &record.id, at(0)).await.unwrap();
     assert!(files.read(&open, 0, 10).await.is_err(), "not even to whom it is open");
     assert_eq!(files.delete("k1", &record.id, at(0)).await.unwrap_err().code, ErrorCode::NotFound);
-    assert_eq!((place.names().len(), files.used_bytes()), (0, 0));
+    assert_eq!((directory.names().len(), files.used_bytes()), (0, 0));
 }
 
 #[test]
 fn lines_come_with_their_number_and_position() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let contents = lines(5_000);
-    let record = kept(&files, &contents);
+    let record = upload(&files, &contents);
     let open = files.open_contents(&record).unwrap();
     let mut reader = files.read_lines(&record).unwrap();
     let mut count = 0;
@@ -142,10 +142,10 @@ fn lines_come_with_their_number_and_position() {
 
 #[test]
 fn damaged_bytes_are_an_error_and_the_others_are_given() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let contents = lines(2_000);
-    let record = kept(&files, &contents);
+    let record = upload(&files, &contents);
     let path = files.path(&record.id);
     let mut bytes = fs::read(&path).unwrap();
     bytes[BLOCK_SIZE + 5] ^= 1;
@@ -162,24 +162,27 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
         fs::write(&path, bytes).unwrap();
         assert!(files.open_contents(&record).is_err(), "a file of another length");
     }
-    let other = kept(&files, &lines(2_001)[..]);
+    let other = upload(&files, &lines(2_001)[..]);
     fs::copy(files.path(&other.id), &path).unwrap();
     assert!(files.open_contents(&record).is_err(), "another file under its name");
 }
 
 #[test]
 fn an_incomplete_upload_leaves_no_file() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let mut left = files.start_upload("k1", BOUNDS).unwrap();
     left.push(&lines(10)).unwrap();
-    assert_eq!(place.names().len(), 1);
+    assert_eq!(directory.names().len(), 1);
     drop(left);
-    let mut wrong = files.start_upload("k1", BOUNDS).unwrap();
-    wrong.push(b"{}\n").unwrap();
-    assert!(place.names().is_empty(), "given up with the first wrong line");
-    wrong.push(&[b'x'; 100_000]).unwrap();
-    assert!(matches!(files.store_upload(wrong, OWNER, said(), NOW), Err(FileError::InvalidLines(_))));
+    let mut invalid = files.start_upload("k1", BOUNDS).unwrap();
+    invalid.push(b"{}\n").unwrap();
+    assert!(directory.names().is_empty(), "given up with the first wrong line");
+    invalid.push(&[b'x'; 100_000]).unwrap();
+    assert!(matches!(
+        files.store_upload(invalid, OWNER, upload_fields(), NOW),
+        Err(FileError::InvalidLines(_))
+    ));
     for bounds in
         [QuotaLimits { max_key_bytes: 300, ..BOUNDS }, QuotaLimits { max_total_bytes: 300, ..BOUNDS }]
     {
@@ -187,24 +190,25 @@ fn an_incomplete_upload_leaves_no_file() {
         let failed = full.push(&lines(10)).unwrap_err();
         assert_eq!(failed.to_api_error().code, ErrorCode::StorageFull);
     }
-    let no_room = files.start_upload("k1", QuotaLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
-    assert_eq!(no_room.to_api_error().code, ErrorCode::StorageFull);
-    assert_eq!((files.used_bytes(), place.names().len()), (0, 0));
+    let full_disk =
+        files.start_upload("k1", QuotaLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
+    assert_eq!(full_disk.to_api_error().code, ErrorCode::StorageFull);
+    assert_eq!((files.used_bytes(), directory.names().len()), (0, 0));
     assert!(files.record_store().list_all(None, 10).unwrap().files.is_empty());
 }
 
 #[test]
 fn a_start_removes_only_files_without_a_record() {
-    let place = TestDirectory::new();
-    let files = place.open();
-    let record = kept(&files, &lines(3));
-    let folder = place.folder.path().join("files");
+    let directory = TestDirectory::new();
+    let files = directory.open();
+    let record = upload(&files, &lines(3));
+    let folder = directory.folder.path().join("files");
     fs::write(folder.join(UPLOAD_FOLDER).join("half"), "x").unwrap();
     fs::write(folder.join(object_id::new(FILE_ID_PREFIX, NOW)), "no record").unwrap();
     fs::write(folder.join("README"), "an operator's own").unwrap();
     drop(files);
-    let files = place.open();
-    let mut names = place.names();
+    let files = directory.open();
+    let mut names = directory.names();
     names.sort();
     assert_eq!(names, ["README".to_owned(), record.id.clone()]);
     assert!(files.open_contents(&record).is_ok());
@@ -212,13 +216,13 @@ fn a_start_removes_only_files_without_a_record() {
 
 #[test]
 fn a_folder_of_another_store_is_neither_used_nor_swept() {
-    let place = TestDirectory::new();
-    let record = kept(&place.open(), &lines(3));
-    let folder = place.folder.path().join("files");
+    let directory = TestDirectory::new();
+    let record = upload(&directory.open(), &lines(3));
+    let folder = directory.folder.path().join("files");
     let id = fs::read_to_string(folder.join(store_id::STORE_ID_FILE)).unwrap();
     // The store was lost and replaced by an empty store, once with the ID file and once by a version that did not write
     // it.
-    let lost = TestDirectory { folder: place.folder, store: open_in_memory() };
+    let lost = TestDirectory { folder: directory.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {
             Some(id) => fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap(),
@@ -229,44 +233,44 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
         assert!(folder.join(&record.id).exists(), "nothing was removed");
     }
     fs::write(folder.join(store_id::STORE_ID_FILE), &id).unwrap();
-    let place = TestDirectory { store: place.store, ..lost };
-    assert!(place.open().open_contents(&record).is_ok());
+    let directory = TestDirectory { store: directory.store, ..lost };
+    assert!(directory.open().open_contents(&record).is_ok());
     // Another store's folder.
     fs::write(folder.join(store_id::STORE_ID_FILE), "0123").unwrap();
-    let why = place.try_open().err().unwrap();
+    let why = directory.try_open().err().unwrap();
     assert!(why.contains("another store") && why.contains(&id), "{why}");
 }
 
 #[test]
 fn an_empty_folder_instead_of_the_files_is_noticed() {
     for noted in [true, false] {
-        let place = TestDirectory::new();
-        let record = kept(&place.open(), &lines(3));
-        let folder = place.folder.path().join("files");
+        let directory = TestDirectory::new();
+        let record = upload(&directory.open(), &lines(3));
+        let folder = directory.folder.path().join("files");
         fs::remove_dir_all(&folder).unwrap();
         if !noted {
-            place
+            directory
                 .store
                 .apply(penstock_storage::Transaction::new().delete(StoreTable::Meta, b"files".to_vec()))
                 .unwrap();
         }
         for _ in 0..2 {
-            let why = place.try_open().err().unwrap();
+            let why = directory.try_open().err().unwrap();
             assert!(why.contains("is empty") && why.contains("mounted"), "{why}");
         }
-        let id = place.store.get(StoreTable::Meta, b"files").unwrap().unwrap();
+        let id = directory.store.get(StoreTable::Meta, b"files").unwrap().unwrap();
         fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap();
-        let files = place.open();
+        let files = directory.open();
         assert!(files.open_contents(&record).is_err(), "its contents are gone, as the operator said");
     }
 }
 
 #[test]
 fn results_grow_and_are_truncated_to_committed_lines() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let mut record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
+    directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let mut output = files.open_output(&record).unwrap();
     output.append(b"one\n").unwrap();
     output.sync().unwrap();
@@ -280,7 +284,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
         "what counts, no more"
     );
     drop(output);
-    let files = place.open();
+    let files = directory.open();
     let mut output = files.open_output(&record).unwrap();
     assert_eq!(fs::metadata(files.path(&record.id)).unwrap().len(), 4, "cut");
     output.append(b"2\n").unwrap();
@@ -292,13 +296,13 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     assert_eq!(output.seal(&record, NOW).unwrap(), whole);
     assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
     assert_eq!(files.open_contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
-    assert_eq!(place.open().names_of_records(), [whole.id]);
+    assert_eq!(directory.open().names_of_records(), [whole.id]);
 }
 
 #[test]
 fn damaged_results_are_neither_given_nor_added_to() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let fresh = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
     let mut output = files.open_output(&fresh).unwrap();
     output.append(&lines(2_000)).unwrap();
@@ -346,21 +350,21 @@ impl FileUsers for Running {
 
 #[tokio::test]
 async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let now = NOW.as_secs();
     let upload = |expires_after, later| {
         let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
         incoming.push(&lines(2)).unwrap();
-        let said = UploadFields { expires_after, ..said() };
-        files.store_upload(incoming, OWNER, said, NOW + Duration::from_secs(later)).unwrap()
+        let fields = UploadFields { expires_after, ..upload_fields() };
+        files.store_upload(incoming, OWNER, fields, NOW + Duration::from_secs(later)).unwrap()
     };
-    let (short, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
-    let running = Arc::new(Running(parking_lot::Mutex::new(vec![short.id.clone()])));
+    let (expired, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
+    let running = Arc::new(Running(parking_lot::Mutex::new(vec![expired.id.clone()])));
     files.set_users(running.clone());
     let when = ExpiryCheck { now: now + 3_600, retention: Some(80_000) };
     assert_eq!(when.expires_at(&long), Some(now + 80_000));
-    assert!(files.get("k1", &short.id, when).await.is_err());
+    assert!(files.get("k1", &expired.id, when).await.is_err());
     let query = FileListQuery { key: "k1".into(), purpose: None, after: None, ascending: true, limit: 1 };
     let page = files.list(query.clone(), when).await.unwrap();
     assert_eq!(
@@ -381,15 +385,18 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     running.0.lock().push(young.id.clone());
     files.delete("k1", &young.id, at(now)).await.unwrap();
     assert!(!running.is_in_use(&young.id), "what ran on it was told");
-    assert!(place.store.scan(StoreTable::Files, b"", None, 10).unwrap().rows.is_empty(), "no row is left");
+    assert!(
+        directory.store.scan(StoreTable::Files, b"", None, 10).unwrap().rows.is_empty(),
+        "no row is left"
+    );
 }
 
 #[tokio::test]
 async fn results_that_are_being_written_are_not_deleted() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
+    directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     let when = ExpiryCheck { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, ErrorCode::Conflict);
     assert_eq!(files.delete_expired(when).unwrap(), 0);
@@ -397,17 +404,17 @@ async fn results_that_are_being_written_are_not_deleted() {
 
 #[test]
 fn results_are_retained_from_their_last_line_on() {
-    let place = TestDirectory::new();
-    let files = place.open();
+    let directory = TestDirectory::new();
+    let files = directory.open();
     let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    place.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
+    directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     // The batch took longer than the retention period.
-    let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
+    let (end, retention) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
     assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
-    let when = |now| ExpiryCheck { now, retention: Some(kept) };
-    assert_eq!(when(end).expires_at(&whole), Some(end + kept));
-    assert_eq!(files.delete_expired(when(end + kept - 1)).unwrap(), 0);
+    let when = |now| ExpiryCheck { now, retention: Some(retention) };
+    assert_eq!(when(end).expires_at(&whole), Some(end + retention));
+    assert_eq!(files.delete_expired(when(end + retention - 1)).unwrap(), 0);
     assert!(files.record_store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
-    assert_eq!(files.delete_expired(when(end + kept)).unwrap(), 1);
+    assert_eq!(files.delete_expired(when(end + retention)).unwrap(), 1);
 }

@@ -113,7 +113,7 @@ fn deleted_and_expired_responses_leave_the_disk() {
 }
 
 #[test]
-fn the_oldest_of_the_largest_key_make_room() {
+fn the_oldest_of_the_largest_key_are_evicted() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let document = vec![b'x'; 1_000];

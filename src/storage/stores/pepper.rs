@@ -185,7 +185,7 @@ mod tests {
         let second = open(&storage).unwrap();
         assert_ne!(first.0, second.0, "nobody needs the first");
         insert(&storage);
-        let kept = fs::read(&path).unwrap();
+        let original = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let why = open(&storage).unwrap_err();
         assert!(why.contains(&path.display().to_string()) && why.contains("the 1 API keys"), "{why}");
@@ -197,7 +197,7 @@ mod tests {
             fs::write(&path, malformed).unwrap();
             assert!(open(&storage).unwrap_err().contains("64 hexadecimal digits"), "{malformed:?}");
         }
-        fs::write(&path, &kept).unwrap();
+        fs::write(&path, &original).unwrap();
         assert_eq!(open(&storage).unwrap().0, second.0);
     }
 

@@ -21,8 +21,8 @@ fn a_pepper_is_64_digits_and_nothing_else() {
         assert!(parse_pepper(&format!(" {}\n", good.repeat(32))).is_ok(), "{good}");
     }
     for (half, times) in [("+f", 32), ("zz", 32), ("0f", 31), ("0f", 33), ("", 0)] {
-        let said = parse_pepper(&half.repeat(times)).unwrap_err();
-        assert_eq!(said, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
+        let message = parse_pepper(&half.repeat(times)).unwrap_err();
+        assert_eq!(message, "storage.pepper has to be 64 hexadecimal digits.", "{half}");
     }
 }
 
@@ -33,8 +33,8 @@ fn a_store_that_cannot_be_opened_is_named() {
     let store = folder.path().join(STORE_FOLDER);
     // A folder in place of the file cannot be read; a file without permissions could still be read by root.
     fs::create_dir_all(store.join("lock")).unwrap();
-    let said = open_existing(&storage).map(|_| ()).unwrap_err();
-    assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");
+    let message = open_existing(&storage).map(|_| ()).unwrap_err();
+    assert!(message.ends_with(&format!(", at {}.", store.display())), "{message}");
 }
 
 #[test]
@@ -45,10 +45,13 @@ fn an_admin_token_that_can_be_guessed_is_refused_and_its_file_named() {
     check_admin_token(&storage).unwrap();
     for token in ["", " \n", "0123456789abcdef0123456789abcde\n"] {
         fs::write(&path, token).unwrap();
-        for said in
+        for message in
             [check_admin_token(&storage).unwrap_err(), Stores::open(&storage).map(|_| ()).unwrap_err()]
         {
-            assert!(said.contains(&path.display().to_string()) && said.contains("at least 32"), "{said}");
+            assert!(
+                message.contains(&path.display().to_string()) && message.contains("at least 32"),
+                "{message}"
+            );
         }
     }
     fs::remove_file(&path).unwrap();

@@ -298,17 +298,17 @@ mod tests {
     fn without_a_thread_a_line_is_written_by_its_producer_and_the_next_retries() {
         static QUEUE: LineQueue = LineQueue::new();
         let thread = WriterThread::new();
-        let mut told = Vec::new();
-        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_none());
-        let said = String::from_utf8(std::mem::take(&mut told)).unwrap();
-        assert!(said.contains(r#""event":"log_thread_failed","why":"operation would block"}"#), "{said}");
-        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_none());
-        assert!(thread.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut told).is_some());
-        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_some());
-        assert!(told.is_empty(), "it is told once");
+        let mut output = Vec::new();
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut output).is_none());
+        let line = String::from_utf8(std::mem::take(&mut output)).unwrap();
+        assert!(line.contains(r#""event":"log_thread_failed","why":"operation would block"}"#), "{line}");
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut output).is_none());
+        assert!(thread.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut output).is_some());
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut output).is_some());
+        assert!(output.is_empty(), "it is told once");
         // While another call starts the thread, lines are written directly.
         let busy = WriterThread::new();
         let _starts = busy.is_refused.lock();
-        assert!(busy.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut told).is_none());
+        assert!(busy.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut output).is_none());
     }
 }

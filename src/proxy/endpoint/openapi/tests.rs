@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 
 #[test]
 fn the_committed_document_is_current() {
-    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
-        std::fs::write(kept, text()).unwrap();
+        std::fs::write(path, text()).unwrap();
     }
-    let current = std::fs::read_to_string(kept).unwrap_or_default() == text();
+    let current = std::fs::read_to_string(path).unwrap_or_default() == text();
     assert!(current, "run `penstock openapi --public > docs/openapi.json`");
 }
 
