@@ -134,8 +134,8 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
         assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
     }
     assert_eq!(newest.post(CHAT, &running.ask()).await.status, 200);
-    let wrong = admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 604_801})).await;
-    assert_eq!((wrong.status, wrong.json()["error"]["param"].as_str()), (400, Some("overlap_seconds")));
+    let refused = admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 604_801})).await;
+    assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("overlap_seconds")));
     admin.post(&format!("{path}/revoke"), &json!({})).await;
     assert_eq!(admin.post(&format!("{path}/rotate"), &json!({})).await.status, 409);
     assert_eq!(provider.calls(), 5);
@@ -230,16 +230,16 @@ async fn bad_input_names_its_field_and_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_admin_tokens_have_a_separate_rate_limit() {
     let (_provider, running) = bench().await;
-    let wrong = Client { address: running.gateway.admin, key: "guess".to_owned() };
-    let mut told = Vec::new();
+    let unauthorized = Client { address: running.gateway.admin, key: "guess".to_owned() };
+    let mut answers = Vec::new();
     for _ in 0..40 {
-        told.push(wrong.get("/admin/keys").await);
+        answers.push(unauthorized.get("/admin/keys").await);
     }
-    assert!(told[..10].iter().all(|answer| answer.status == 401));
-    let limited = told.iter().find(|answer| answer.status == 429).expect("40 in a row are too many");
+    assert!(answers[..10].iter().all(|answer| answer.status == 401));
+    let limited = answers.iter().find(|answer| answer.status == 429).expect("40 in a row are too many");
     assert!((1..=6).contains(&limited.header("retry-after").unwrap().parse::<u64>().unwrap()));
     assert_eq!(running.admin().get("/admin/keys").await.status, 200, "the right one is never kept waiting");
-    assert!(told.iter().all(|answer| !answer.text().contains(&*running.gateway.app.stores.admin_token)));
+    assert!(answers.iter().all(|answer| !answer.text().contains(&*running.gateway.app.stores.admin_token)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -257,10 +257,10 @@ async fn every_change_is_audited_with_actor_and_subject_and_without_secrets() {
     admin.post(&format!("{path}/revoke"), &json!({})).await;
     admin.post(&format!("{path}/revoke"), &json!({})).await;
     let log = admin.get(&format!("/admin/audit?target={id}")).await;
-    let told = log.json();
-    let entries = told["data"].as_array().unwrap();
+    let audit = log.json();
+    let entries = audit["data"].as_array().unwrap();
     let what: Vec<_> = entries.iter().map(|entry| entry["what"].as_str().unwrap()).collect();
-    assert_eq!(what, ["key.create", "key.change", "key.rotate", "key.revoke"], "{told}");
+    assert_eq!(what, ["key.create", "key.change", "key.rotate", "key.revoke"], "{audit}");
     assert!(entries[0]["who"].as_str().unwrap().starts_with("cli:alice from 127.0.0.1"));
     assert!(entries[1]["who"].as_str().unwrap().starts_with("admin from 127.0.0.1"));
     assert_eq!(entries[1]["change"], json!({"limits": {"requests_per_minute": [null, 7]}}));

@@ -23,9 +23,9 @@ async fn provider(
     refuse: impl Fn(&RecordedRequest) -> Option<Value> + Send + Sync + 'static,
 ) -> (Provider, Received) {
     let received = Received::default();
-    let kept = received.clone();
+    let recorded = received.clone();
     let pick = move |seen: &RecordedRequest| {
-        kept.lock().push(RecordedRequest {
+        recorded.lock().push(RecordedRequest {
             method: seen.method.clone(),
             path: seen.path.clone(),
             headers: seen.headers.clone(),

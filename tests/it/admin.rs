@@ -72,8 +72,8 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     };
     checked(false).await;
     let ready = anyone.get("/readyz").await;
-    let said = "ready, but suspect: the last health check of a failed\n";
-    assert_eq!((ready.status, ready.text().as_str()), (200, said));
+    let expected = "ready, but suspect: the last health check of a failed\n";
+    assert_eq!((ready.status, ready.text().as_str()), (200, expected));
     let offer = async || running.admin().get("/admin/providers").await.json()["data"][0]["offers"][0].clone();
     assert_eq!(offer().await["state"], "suspect");
     // Now requests fail as well, and then a check passes. A reload starts a check.
@@ -131,8 +131,8 @@ async fn keys_are_made_listed_and_revoked_and_shown_once() {
     assert_eq!(admin.post(&format!("/admin/keys/{id}/revoke"), &json!({})).await.status, 200);
     assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 401);
     assert_eq!(admin.post("/admin/keys/nobody/revoke", &json!({})).await.status, 404);
-    let wrong = admin.post("/admin/keys", &json!({"scopes": ["inference.chess"]})).await;
-    assert_eq!((wrong.status, wrong.json()["error"]["param"].as_str()), (400, Some("scopes")));
+    let refused = admin.post("/admin/keys", &json!({"scopes": ["inference.chess"]})).await;
+    assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("scopes")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

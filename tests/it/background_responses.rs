@@ -228,11 +228,11 @@ async fn a_refusal_of_the_provider_or_of_the_balance_fails_the_response() {
         400,
         &json!({"error": {"message": "bad tool", "type": "invalid_request_error"}}),
     ));
-    let wrong = created(&client, "Hi").await;
-    let wrong = when(&client, &wrong, "failed").await;
-    assert_eq!(wrong["error"]["code"], "invalid_prompt", "{wrong}");
+    let failed = created(&client, "Hi").await;
+    let failed = when(&client, &failed, "failed").await;
+    assert_eq!(failed["error"]["code"], "invalid_prompt", "{failed}");
     assert_eq!(spent(&running), before);
-    let more = json!({"model": "m", "input": "More", "previous_response_id": wrong["id"]});
+    let more = json!({"model": "m", "input": "More", "previous_response_id": failed["id"]});
     assert_eq!(client.post(RESPONSES, &more).await.status, 400);
 }
 
@@ -303,7 +303,7 @@ async fn a_response_goes_on_after_a_kill_and_a_stop_and_is_charged_once() {
     provider.until_calls(2).await;
     assert_eq!(when(&client, &response, "in_progress").await["output"], json!([]));
     process.signal("TERM");
-    assert!(process.until_ended().await.success(), "{}", process.said());
+    assert!(process.until_ended().await.success(), "{}", process.output());
     process = home.run().await;
     provider.until_calls(3).await;
     let done = let_go(&go, when(&client, &response, "completed")).await;
@@ -312,7 +312,7 @@ async fn a_response_goes_on_after_a_kill_and_a_stop_and_is_charged_once() {
     process = home.run().await;
     assert_eq!(retrieve(&client, &response).await, done, "an end is durable");
     process.signal("TERM");
-    assert!(process.until_ended().await.success(), "{}", process.said());
+    assert!(process.until_ended().await.success(), "{}", process.output());
     let entries = String::from_utf8(home.command(&["credits", "export"]).stdout).unwrap();
     let settled = entries.lines().filter(|line| line.contains("\"settle\"")).count();
     assert_eq!(settled, 1, "{entries}");
@@ -336,7 +336,7 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
     let failed = when(&client, &response, "failed").await;
     assert!(failed["error"]["message"].as_str().unwrap().contains("stopped three times"), "{failed}");
     assert_eq!(provider.calls(), 3);
-    process.until_said("background_response_ended").await;
+    process.wait_for_line("background_response_ended").await;
     // A request whose document was removed ends too, and leaves no record.
     let lost = created(&client, "Hi").await;
     provider.until_calls(4).await;
@@ -346,7 +346,8 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
         std::fs::remove_file(folder.join(lost["id"].as_str().unwrap())).unwrap();
     }
     process = home.run().await;
-    until("the end of the record", || process.said().matches("background_response_ended").count() == 2).await;
+    until("the end of the record", || process.output().matches("background_response_ended").count() == 2)
+        .await;
     assert_eq!(client.get(&path(&lost)).await.status, 404);
     process.signal("TERM");
     assert!(process.until_ended().await.success());

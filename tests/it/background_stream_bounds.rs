@@ -101,7 +101,7 @@ struct UnreadableResponse {
     stream: OpenResponse,
     id: String,
     file: PathBuf,
-    aside: PathBuf,
+    backup: PathBuf,
 }
 
 impl UnreadableResponse {
@@ -113,19 +113,19 @@ impl UnreadableResponse {
         until_event(&mut stream, "response.queued").await;
         let id = id_of(&stream);
         let file = response_files(running).into_iter().find(|file| file.ends_with(&id)).unwrap();
-        let aside = running.storage().join("aside");
-        std::fs::rename(&file, &aside).unwrap();
+        let backup = running.storage().join("aside");
+        std::fs::rename(&file, &backup).unwrap();
         // To read a folder as a file fails.
         std::fs::create_dir(&file).unwrap();
         let end = let_go(go, within("the first end", first.finish())).await;
         assert!(end.whole, "{}", end.text());
-        Self { stream, id, file, aside }
+        Self { stream, id, file, backup }
     }
 
     /// Makes the response readable again.
     fn restore(&self) {
         std::fs::remove_dir(&self.file).unwrap();
-        std::fs::rename(&self.aside, &self.file).unwrap();
+        std::fs::rename(&self.backup, &self.file).unwrap();
     }
 }
 

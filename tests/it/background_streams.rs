@@ -205,7 +205,7 @@ async fn a_stream_that_breaks_off_with_its_process_is_continued_by_the_next_one(
     process.signal("TERM");
     let broken = within("the end", stream.finish()).await;
     assert!(!broken.whole, "it is not the end of the response: {}", broken.text());
-    assert!(process.until_ended().await.success(), "{}", process.said());
+    assert!(process.until_ended().await.success(), "{}", process.output());
     process = home.run().await;
     provider.until_calls(2).await;
     let mut rest = open(&client, &format!("{RESPONSES}/{id}?stream=true&starting_after=2")).await;
@@ -213,5 +213,5 @@ async fn a_stream_that_breaks_off_with_its_process_is_continued_by_the_next_one(
     let stream = broken.text() + &rest.text();
     assert_eq!(check_responses_stream(stream.as_bytes()), Ok(()), "{stream}");
     process.signal("TERM");
-    assert!(process.until_ended().await.success(), "{}", process.said());
+    assert!(process.until_ended().await.success(), "{}", process.output());
 }

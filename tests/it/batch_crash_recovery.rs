@@ -43,7 +43,7 @@ fn asked(provider: &Provider) -> BTreeMap<String, usize> {
 
 async fn stopped(mut process: Process) {
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

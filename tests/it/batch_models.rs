@@ -75,7 +75,7 @@ async fn filters_of_a_line_choose_its_provider_or_refuse_it_alone() {
     let made = batch(&running.client, &text).await;
     let end = ended(&running.client, &made).await;
     let found = results(&running.client, &end).await;
-    for (id, said) in [
+    for (id, expected) in [
         ("none", "from Finland"),
         ("france", "from France"),
         ("cheap", "from Finland"),
@@ -83,7 +83,7 @@ async fn filters_of_a_line_choose_its_provider_or_refuse_it_alone() {
     ] {
         let result = &found[id];
         let content = &result["response"]["choices"][0]["message"]["content"];
-        assert_eq!((&result["status_code"], content), (&json!(200), &json!(said)), "{result}");
+        assert_eq!((&result["status_code"], content), (&json!(200), &json!(expected)), "{result}");
     }
     for (id, param) in [("nowhere", "filters.countries"), ("free", "filters.max_input_cost")] {
         let result = &found[id];

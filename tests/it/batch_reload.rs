@@ -57,21 +57,21 @@ async fn a_batch_goes_on_with_other_providers_and_without_a_model_that_is_gone()
     assert_eq!(end["status"], "completed", "{end}");
     let found = results(client, &end).await;
     assert_eq!(found.len(), 20);
-    let said = |text: &str| {
+    let count_of = |text: &str| {
         let says = |result: &&Value| result["response"]["choices"][0]["message"]["content"] == text;
         found.values().filter(says).count()
     };
-    assert_eq!(said("old"), 4 + AT_WORK, "what was at work ended with the old configuration");
-    assert_eq!((old.calls(), new.calls()), (4 + AT_WORK, said("new")));
+    assert_eq!(count_of("old"), 4 + AT_WORK, "what was at work ended with the old configuration");
+    assert_eq!((old.calls(), new.calls()), (4 + AT_WORK, count_of("new")));
     let lost: Vec<_> = found.iter().filter(|(_, result)| result["status_code"] != 200).collect();
-    assert_eq!(lost.len() + said("new"), 20 - 4 - AT_WORK);
-    assert!(!lost.is_empty() && said("new") > 0);
+    assert_eq!(lost.len() + count_of("new"), 20 - 4 - AT_WORK);
+    assert!(!lost.is_empty() && count_of("new") > 0);
     for (id, result) in lost {
         let error = &result["response"]["error"];
         assert_eq!((result["status_code"].as_u64(), &error["code"]), (Some(404), &json!("INFERENCE_3101")));
         assert!(id.starts_with("n-") && error["message"].as_str().unwrap().contains("'n'"), "{id}: {result}");
     }
-    assert_eq!(end["request_counts"]["completed"], said("old") + said("new"));
+    assert_eq!(end["request_counts"]["completed"], count_of("old") + count_of("new"));
     running.stop().await;
 }
 

@@ -235,10 +235,10 @@ async fn a_start_goes_on_where_the_stop_left_it() {
         (Some("completed"), &json!(30))
     );
     let found = results(&running.client, &end).await;
-    let said = |text: &str| {
+    let count_of = |text: &str| {
         found.values().filter(|result| result["response"]["choices"][0]["message"]["content"] == text).count()
     };
-    assert_eq!((said("before"), said("after")), (7, 23));
+    assert_eq!((count_of("before"), count_of("after")), (7, 23));
     assert_eq!(provider.calls(), 30 + 5, "only lines at work were asked again");
     assert_eq!(end["usage"]["total_tokens"], 30 * 18, "each counts once");
     running.stop().await;

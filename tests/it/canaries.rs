@@ -79,15 +79,15 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// Returns the places that contain one of the words, as text or in hexadecimal digits.
-fn hits(words: &[String], places: &[(String, Vec<u8>)]) -> Vec<String> {
+/// Returns the locations that contain one of the words, as text or in hexadecimal digits.
+fn hits(words: &[String], locations: &[(String, Vec<u8>)]) -> Vec<String> {
     let hex = |word: &str| word.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let needles: Vec<(String, String)> = words.iter().map(|word| (word.clone(), hex(word))).collect();
     let mut found = Vec::new();
-    for (place, bytes) in places {
+    for (location, bytes) in locations {
         for (word, hex) in &needles {
             if [word, hex].iter().any(|needle| memchr::memmem::find(bytes, needle.as_bytes()).is_some()) {
-                found.push(format!("{word} in {place}"));
+                found.push(format!("{word} in {location}"));
             }
         }
     }
@@ -111,12 +111,12 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
         secrets.push(key["sk-svc-".len() + 16..][..40].to_owned());
         clients.push(Client { address: home.http, key });
     }
-    let turn = ClientRotation { clients, next: Cell::new(0), https, certified };
+    let rotation = ClientRotation { clients, next: Cell::new(0), https, certified };
     let planted = PlantedContent::default();
     let (mut refused, mut got) = (Vec::new(), 0);
     for round in 0..ROUNDS {
-        got += served(&turn, &first, &planted).await.len();
-        refused.extend(failed(&turn, (&first, &second), &planted, round).await);
+        got += served(&rotation, &first, &planted).await.len();
+        refused.extend(failed(&rotation, (&first, &second), &planted, round).await);
         first.clear();
     }
     let mut words = planted.words.take();
@@ -124,38 +124,39 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     words.extend(secrets.iter().cloned());
 
     // A batch: its input and its results are stored only in its files.
-    let kept = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
-    first.always(plain(&kept.answer()));
-    let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
+    let stored = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
+    first.always(plain(&stored.answer()));
+    let lines: String =
+        (0..5).map(|_| batch_jobs::line(&stored.word("id"), &stored.prompt()) + "\n").collect();
     // Files belong to the key that created them.
-    let client = turn.next();
+    let client = rotation.next();
     let batch = batch_jobs::ended(client, &batch_jobs::batch(client, &lines).await).await;
     assert_eq!(batch["request_counts"]["completed"], 5, "{batch}");
-    let kept = kept.words.take();
+    let stored = stored.words.take();
 
-    let mut places: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut locations: Vec<(String, Vec<u8>)> = Vec::new();
     for answer in refused {
         assert!(answer.status >= 400 || answer.text().contains("error"), "{}", answer.text());
         let headers = format!("{:?}", answer.headers).into_bytes();
-        places.push((format!("an answer {}", answer.status), [answer.body, headers].concat()));
+        locations.push((format!("an answer {}", answer.status), [answer.body, headers].concat()));
     }
     // A started stream contains the text of its answer, which is the client's own.
-    let begun = |place: &str| place == "an answer 200";
-    for (place, bytes) in places.iter().filter(|(place, _)| begun(place)) {
-        assert!(hits(&secrets, &[(place.clone(), bytes.clone())]).is_empty());
+    let begun = |location: &str| location == "an answer 200";
+    for (location, bytes) in locations.iter().filter(|(location, _)| begun(location)) {
+        assert!(hits(&secrets, &[(location.clone(), bytes.clone())]).is_empty());
     }
-    places.retain(|(place, _)| !begun(place));
+    locations.retain(|(location, _)| !begun(location));
     for path in ["/metrics", "/status", "/readyz", "/healthz"] {
-        places.push((path.to_owned(), home.admin().get(path).await.body));
+        locations.push((path.to_owned(), home.admin().get(path).await.body));
     }
     for path in ["/admin/keys", "/admin/audit", "/admin/providers", "/admin/ledger"] {
-        places.push((path.to_owned(), admin.get(path).await.body));
+        locations.push((path.to_owned(), admin.get(path).await.body));
     }
     for file in [&batch["input_file_id"], &batch["output_file_id"]] {
         let path = format!("/v1/files/{}", file.as_str().unwrap());
         let mut below = Vec::new();
         files(&home.storage().join("files"), &mut below);
-        assert!(!hits(&kept, &below).is_empty(), "what the contract keeps is there");
+        assert!(!hits(&stored, &below).is_empty(), "what the contract keeps is there");
         assert_eq!(client.send("DELETE", &path, &[], b"").await.status, 200);
         for gone in [path.clone(), format!("{path}/content")] {
             assert_eq!(client.get(&gone).await.status, 404);
@@ -171,36 +172,39 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     let ledger = home.command(&["credits", "export"]);
     assert!(ledger.status.success(), "{}", complaint(&ledger));
     assert!(memchr::memmem::find(&ledger.stdout, b"\"act\":\"settle\"").is_some(), "nothing was charged");
-    places.push(("the ledger".to_owned(), ledger.stdout));
+    locations.push(("the ledger".to_owned(), ledger.stdout));
 
-    let said = running.said();
-    assert!(said.matches("\"event\":\"request\"").count() >= 200, "the log was on");
-    for client in &turn.clients {
+    let log = running.output();
+    assert!(log.matches("\"event\":\"request\"").count() >= 200, "the log was on");
+    for client in &rotation.clients {
         // The public id of the key is no secret.
         let name = &client.key["sk-svc-".len()..][..16];
-        assert!(said.contains(name), "a key that nobody used");
+        assert!(log.contains(name), "a key that nobody used");
     }
-    places.push(("the log".to_owned(), said.clone().into_bytes()));
+    locations.push(("the log".to_owned(), log.clone().into_bytes()));
     for folder in [home.storage(), archive, home.path().join("tmp")] {
-        files(&folder, &mut places);
+        files(&folder, &mut locations);
     }
-    assert!(places.iter().any(|(place, bytes)| place.contains("/store/") && !bytes.is_empty()));
-    let mut found = hits(&words, &places);
+    assert!(locations.iter().any(|(location, bytes)| location.contains("/store/") && !bytes.is_empty()));
+    let mut found = hits(&words, &locations);
     // The names of a client's lines and the answer of the last call were in the files, which are deleted.
-    found.extend(hits(&kept, &places));
+    found.extend(hits(&stored, &locations));
     assert!(found.is_empty(), "{} hits: {:#?}", found.len(), &found[..found.len().min(20)]);
     // The admin token and the pepper are only in their own files and in the archive that includes them.
-    let own = |place: &str| place.ends_with("/admin.token") || place.ends_with("/pepper");
-    places.retain(|(place, _)| !own(place));
+    let own = |location: &str| location.ends_with("/admin.token") || location.ends_with("/pepper");
+    locations.retain(|(location, _)| !own(location));
     for secret in [token.as_bytes(), pepper.trim_ascii()] {
-        for (place, bytes) in &places {
-            assert!(memchr::memmem::find(bytes, secret).is_none(), "a secret of the gateway is in {place}");
+        for (location, bytes) in &locations {
+            assert!(
+                memchr::memmem::find(bytes, secret).is_none(),
+                "a secret of the gateway is in {location}"
+            );
         }
     }
     eprintln!(
         "{} secrets, {} words of content, {} places: 0 hits",
         secrets.len(),
-        words.len() + kept.len() - secrets.len(),
-        places.len()
+        words.len() + stored.len() - secrets.len(),
+        locations.len()
     );
 }

@@ -73,14 +73,14 @@ async fn stopping_lets_an_open_stream_end() {
 /// Pipelined bytes of a client do not hide its disconnect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_is_noticed_behind_unread_bytes() {
-    for ahead in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
+    for prefetched in [1, 16 << 10, (16 << 10) + 1, 4 << 20] {
         let provider = Provider::start().await;
         provider.always(vec![ScriptStep::Hang]);
         let running = Bench::new().provider("a", &provider).start().await;
         let body = running.ask().to_string();
         let mut open = running.client.open("POST", "/v1/chat/completions", &[], body.as_bytes()).await;
         provider.until_calls(1).await;
-        open.send(&vec![b'x'; ahead]).await;
+        open.send(&vec![b'x'; prefetched]).await;
         drop(open);
         provider.until_left(1).await;
         until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;

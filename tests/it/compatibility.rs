@@ -94,21 +94,21 @@ async fn images_are_inline_where_configured_as_the_default() {
     provider.always(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]})));
     for (settings, inline) in [("", false), ("[compatibility]\nimages = \"b64_json\"\n", true)] {
         let running = Bench::new().settings(settings).kind("image").provider("p", &provider).start().await;
-        for (said, expected) in [
+        for (requested, expected) in [
             (None, inline),
             (Some(Value::Null), inline),
             (Some(json!("url")), false),
             (Some(json!("b64_json")), true),
         ] {
             let mut ask = json!({"model": "m", "prompt": "a cat"});
-            if let Some(format) = &said {
+            if let Some(format) = &requested {
                 ask["response_format"] = format.clone();
             }
             let answer = running.client.post("/v1/images/generations", &ask).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             let image = answer.json()["data"][0].clone();
-            assert_eq!(image["b64_json"].is_string(), expected, "{said:?}: {image}");
-            assert_eq!(image["url"].is_string(), !expected, "{said:?}: {image}");
+            assert_eq!(image["b64_json"].is_string(), expected, "{requested:?}: {image}");
+            assert_eq!(image["url"].is_string(), !expected, "{requested:?}: {image}");
         }
         running.stop().await;
     }

@@ -22,7 +22,7 @@ fn offer(provider: &Provider, lines: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_ignores_n_is_not_blamed_and_the_client_is_told() {
+async fn a_provider_that_ignores_n_is_not_ejected_and_the_client_gets_an_error() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &one_answer()));
     let running = Bench::new().more(&offer(&provider, "")).start().await;

@@ -53,15 +53,15 @@ async fn an_invited_person_chooses_a_password_and_signs_in_and_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_and_an_unknown_name_get_the_same_answer_and_a_limit() {
+async fn an_invalid_password_and_an_unknown_name_get_the_same_answer_and_a_limit() {
     let (_provider, running) = bench().await;
     let mut browser = signed_in(&running, "ada", "viewer").await;
     browser.cookie.clear();
     let refused = |answer: &Answer| between(&answer.text(), "role=\"status\">", "<");
-    let wrong = browser.post("/console/sign-in", &[("name", "ada"), ("password", "wrong password")]).await;
+    let rejected = browser.post("/console/sign-in", &[("name", "ada"), ("password", "wrong password")]).await;
     let unknown = browser.post("/console/sign-in", &[("name", "eve"), ("password", PASSWORD)]).await;
-    assert_eq!((wrong.status, unknown.status), (401, 401));
-    assert_eq!(refused(&wrong), refused(&unknown));
+    assert_eq!((rejected.status, unknown.status), (401, 401));
+    assert_eq!(refused(&rejected), refused(&unknown));
     // The limit of attempts permits one more every twelve seconds.
     let mut statuses = Vec::new();
     for _ in 0..12 {
@@ -236,9 +236,9 @@ async fn a_pasted_configuration_is_validated_and_compared() {
     let mut browser = signed_in(&running, "ops", "operator").await;
     let token = browser.token("/console/configuration").await;
     let path = "/console/configuration/check";
-    let wrong = browser.post(path, &[("form_token", &token), ("text", "[listen]\nhtpp = 1\n")]).await;
-    assert_eq!(wrong.status, 400);
-    assert!(wrong.text().contains("pasted:2") && wrong.text().contains("htpp"), "{}", wrong.text());
+    let rejected = browser.post(path, &[("form_token", &token), ("text", "[listen]\nhtpp = 1\n")]).await;
+    assert_eq!(rejected.status, 400);
+    assert!(rejected.text().contains("pasted:2") && rejected.text().contains("htpp"), "{}", rejected.text());
     let valid = browser.post(path, &[("form_token", &token), ("text", penstock::config::DEMO_CONFIG)]).await;
     assert_eq!(valid.status, 200, "{}", valid.text());
     assert!(valid.text().contains("The configuration is valid"));

@@ -203,14 +203,14 @@ impl AcknowledgedState {
 }
 
 /// Waits for the moment of a kill.
-async fn moment(kill: u64, chance: &mut SeededRandom, told: &AcknowledgedState, provider: &Provider) {
-    let (short, calls) = (Duration::from_millis(chance.below(400) as u64), provider.calls());
+async fn moment(kill: u64, chance: &mut SeededRandom, acknowledged: &AcknowledgedState, provider: &Provider) {
+    let (pause, calls) = (Duration::from_millis(chance.below(400) as u64), provider.calls());
     let wait = async {
         match kill % 3 {
-            0 => tokio::time::sleep(short).await,
+            0 => tokio::time::sleep(pause).await,
             1 => {
                 let wanted = chance.below(12) + 1;
-                told.times.subscribe().wait_for(|times| *times >= wanted).await.unwrap();
+                acknowledged.times.subscribe().wait_for(|times| *times >= wanted).await.unwrap();
             }
             _ => {
                 let wanted = calls + chance.below(120) + 1;
@@ -228,7 +228,7 @@ fn good(answer: &Answer) -> bool {
 }
 
 /// Runs a client that creates batches, cancels some and deletes some files, until the gateway is killed.
-async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, told: AcknowledgedState) {
+async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, acknowledged: AcknowledgedState) {
     let (mut open, mut made) = (open, 0);
     loop {
         let one = open.get(chance.below(open.len().max(1))).cloned();
@@ -245,34 +245,34 @@ async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, told:
                     continue;
                 }
                 let file = text(&answer.json(), "id");
-                told.tell(ClientAction::Uploaded(file.clone(), lines));
+                acknowledged.tell(ClientAction::Uploaded(file.clone(), lines));
                 let answer = create(&client, &file).await;
                 if good(&answer) {
-                    told.tell(ClientAction::Created(answer.json()));
+                    acknowledged.tell(ClientAction::Created(answer.json()));
                     open.push(answer.json());
                 }
             }
             (8..=9, Some(batch)) => {
                 let now = client.get(&format!("/v1/batches/{}", text(&batch, "id"))).await;
                 if good(&now) {
-                    told.tell(ClientAction::Looked(now.json()));
+                    acknowledged.tell(ClientAction::Looked(now.json()));
                 }
             }
             (5, Some(batch)) => {
-                told.did.lock().push(ClientAction::MayCancel(text(&batch, "id")));
+                acknowledged.did.lock().push(ClientAction::MayCancel(text(&batch, "id")));
                 let answer = cancel(&client, &batch).await;
                 if good(&answer) {
-                    told.tell(ClientAction::Cancelled(answer.json()));
+                    acknowledged.tell(ClientAction::Cancelled(answer.json()));
                 }
             }
             (6, Some(batch)) if chance.below(3) == 0 => {
-                delete(&client, &text(&batch, "input_file_id"), &told).await;
+                delete(&client, &text(&batch, "input_file_id"), &acknowledged).await;
             }
             (7, Some(batch)) if chance.below(3) == 0 => {
                 let now = client.get(&format!("/v1/batches/{}", text(&batch, "id"))).await;
                 let output = text(&now.json(), "output_file_id");
                 if !output.is_empty() && is_over(&now.json()) {
-                    delete(&client, &output, &told).await;
+                    delete(&client, &output, &acknowledged).await;
                 }
             }
             _ => tokio::time::sleep(Duration::from_millis(chance.below(20) as u64)).await,
@@ -280,11 +280,11 @@ async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, told:
     }
 }
 
-async fn delete(client: &Client, file: &str, told: &AcknowledgedState) {
-    told.did.lock().push(ClientAction::MayDelete(file.to_owned()));
+async fn delete(client: &Client, file: &str, acknowledged: &AcknowledgedState) {
+    acknowledged.did.lock().push(ClientAction::MayDelete(file.to_owned()));
     let answer = client.send("DELETE", &format!("/v1/files/{file}"), &[], b"").await;
     if good(&answer) || (answer.status == 404 && answer.whole) {
-        told.tell(ClientAction::Deleted(file.to_owned()));
+        acknowledged.tell(ClientAction::Deleted(file.to_owned()));
     }
 }
 
@@ -314,15 +314,19 @@ async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_i
         let process = home.run().await;
         model.check(&client).await;
         let open = model.batches.values().filter(|seen| !is_over(&seen.last)).map(|seen| seen.last.clone());
-        let told = AcknowledgedState { did: Arc::default(), times: watch::Sender::new(0) };
-        let driver =
-            drive(client.clone(), SeededRandom(seed ^ (kill << 20) | 1), open.collect(), told.clone());
+        let acknowledged = AcknowledgedState { did: Arc::default(), times: watch::Sender::new(0) };
+        let driver = drive(
+            client.clone(),
+            SeededRandom(seed ^ (kill << 20) | 1),
+            open.collect(),
+            acknowledged.clone(),
+        );
         let driver = tokio::spawn(driver);
-        moment(kill, &mut chance, &told, &provider).await;
+        moment(kill, &mut chance, &acknowledged, &provider).await;
         process.kill().await;
         driver.abort();
         driver.await.ok();
-        for did in std::mem::take(&mut *told.did.lock()) {
+        for did in std::mem::take(&mut *acknowledged.did.lock()) {
             model.learn(did);
         }
         // A start is also killed, at any point.

@@ -73,14 +73,14 @@ impl KilledGateway {
 
     async fn stop(&self, mut process: Process) {
         process.signal("TERM");
-        assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+        assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
     }
 
     fn proof_names(&self, id: &str) {
         let proof = self.home.command(&["store", "verify"]);
-        let said = complaint(&proof) + &String::from_utf8(proof.stdout).unwrap();
-        assert_eq!(proof.status.code(), Some(1), "{said}");
-        assert!(said.contains(id) && said.contains("damaged"), "{said}");
+        let output = complaint(&proof) + &String::from_utf8(proof.stdout).unwrap();
+        assert_eq!(proof.status.code(), Some(1), "{output}");
+        assert!(output.contains(id) && output.contains("damaged"), "{output}");
     }
 }
 
@@ -113,8 +113,8 @@ async fn damaged_results_are_not_given_and_their_batch_fails() {
     let end = left.failed("output_file_damaged").await;
     assert_eq!((&end["request_counts"]["completed"], left.provider.calls()), (&12.into(), calls));
     left.is_not_given("output_file_id").await;
-    let told = format!("/v1/files/{}", left.id("output_file_id"));
-    let file = left.client.get(&told).await.json();
+    let endpoint = format!("/v1/files/{}", left.id("output_file_id"));
+    let file = left.client.get(&endpoint).await.json();
     assert_eq!(file["status"], "error", "{file}");
     assert!(file["status_details"].as_str().unwrap().contains("damaged"), "{file}");
     assert_eq!(content(&left.client, &left.batch["input_file_id"]).await, lines(30), "the others are given");
@@ -124,7 +124,7 @@ async fn damaged_results_are_not_given_and_their_batch_fails() {
     left.proof_names(left.id("output_file_id"));
     // The batch can be deleted; afterwards all rows are as they were written.
     let process = left.home.run().await;
-    let deleted = left.client.send("DELETE", &told, &[], b"").await;
+    let deleted = left.client.send("DELETE", &endpoint, &[], b"").await;
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     left.stop(process).await;
 }
@@ -165,17 +165,17 @@ async fn a_damaged_store_is_not_opened_and_its_readable_rows_are_recovered() {
     let mut process = left.home.spawn();
     let ended_with = process.until_ended().await;
     assert!(!ended_with.success(), "it started");
-    let said = process.said();
-    assert!(said.contains("penstock store repair"), "it does not say what to do: {said}");
+    let log = process.output();
+    assert!(log.contains("penstock store repair"), "it does not say what to do: {log}");
     let folder = left.home.path().join("saved");
     let saved = left.home.command(&["store", "repair", "--to", folder.to_str().unwrap()]);
-    let told = complaint(&saved) + &String::from_utf8(saved.stdout).unwrap();
-    assert!(folder.join("store").exists(), "{told}");
+    let output = complaint(&saved) + &String::from_utf8(saved.stdout).unwrap();
+    assert!(folder.join("store").exists(), "{output}");
     let written = fs::read_to_string(left.home.config()).unwrap();
     fs::write(left.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
     let proof = left.home.command(&["credits", "verify"]);
-    assert!(proof.status.success(), "{told}{}", complaint(&proof));
+    assert!(proof.status.success(), "{output}{}", complaint(&proof));
     let again = left.home.run().await;
-    assert_eq!(content(&left.client, &left.batch["input_file_id"]).await, lines(30), "{told}");
+    assert_eq!(content(&left.client, &left.batch["input_file_id"]).await, lines(30), "{output}");
     again.kill().await;
 }

@@ -119,6 +119,6 @@ async fn a_refusal_is_in_the_language_of_the_page_and_names_no_member_of_the_api
         let invoice = browser.get(&format!("/dashboard/invoice?{query}")).await;
         assert!(!invoice.text().contains("class=\"error\""), "{query}");
     }
-    let wrong = browser.post("/dashboard/sign-in", &[("name", "ada.l"), ("password", "wrong")]).await;
-    assert!(wrong.text().contains("value=\"ada.l\""), "the typed name stays: {}", wrong.text());
+    let rejected = browser.post("/dashboard/sign-in", &[("name", "ada.l"), ("password", "wrong")]).await;
+    assert!(rejected.text().contains("value=\"ada.l\""), "the typed name stays: {}", rejected.text());
 }

@@ -58,7 +58,7 @@ async fn a_gateway_on_postgresql_survives_kills_and_outages_and_is_alone() {
     let second = self::home(&provider, Some(&server));
     let mut refused = second.spawn();
     assert!(!refused.until_ended().await.success());
-    assert!(refused.said().contains("in use by another gateway"), "{}", refused.said());
+    assert!(refused.output().contains("in use by another gateway"), "{}", refused.output());
 
     let metrics = || async { home.admin().get("/status").await };
     let written = async {
@@ -116,11 +116,11 @@ async fn a_ledger_of_which_a_promoted_standby_lacks_the_end_is_restored_from_its
     until_answered("the charges to be written", is_written).await;
     let before = status().await;
     server.promote_copy();
-    assert!(!gateway.until_ended().await.success(), "{}", gateway.said());
-    assert!(gateway.said().contains("restart_needed"), "{}", gateway.said());
+    assert!(!gateway.until_ended().await.success(), "{}", gateway.output());
+    assert!(gateway.output().contains("restart_needed"), "{}", gateway.output());
     let mut refused = home.spawn();
     assert!(!refused.until_ended().await.success());
-    assert!(refused.said().contains("`penstock credits rebuild`"), "{}", refused.said());
+    assert!(refused.output().contains("`penstock credits rebuild`"), "{}", refused.output());
     succeeded(&home.command(&["credits", "rebuild"]));
     succeeded(&home.command(&["credits", "verify"]));
     succeeded(&home.command(&["usage", "verify"]));

@@ -137,24 +137,24 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let failing = Failing::new(&provider, under, fault);
     let mut process = failing.run().await;
     let (client, _) = failing.home.key();
-    let mut kept = AcknowledgedState::default();
+    let mut acknowledged = AcknowledgedState::default();
     let input = uploaded(&client, &lines(120)).await;
     for _ in 0..rounds {
         let batch = create(&client, &input).await.json();
-        kept.batches.push(batch.clone());
+        acknowledged.batches.push(batch.clone());
         within("some results", async { while assert_acknowledged(&client, &batch, false).await < 10 {} })
             .await;
         failing.fail();
-        kept.refusals(&client, &input, 3).await;
+        acknowledged.refusals(&client, &input, 3).await;
         chat(&client).await;
         assert_acknowledged(&client, &batch, true).await;
-        assert!(process.ended().is_none(), "{}", process.said());
+        assert!(process.ended().is_none(), "{}", process.output());
         failing.recover();
         if lasts {
             // The gateway reports the failure and accepts no changes: the next sync would acknowledge lost data.
             let ready = failing.home.admin().get("/readyz").await;
             assert_eq!(ready.status, 503, "{}", ready.text());
-            kept.refusals(&client, &input, 1).await;
+            acknowledged.refusals(&client, &input, 1).await;
             process.kill().await;
             process = failing.run().await;
         }
@@ -164,15 +164,15 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
             }
         })
         .await;
-        kept.check(&client).await;
+        acknowledged.check(&client).await;
     }
-    let found = kept.check(&client).await;
-    assert!(kept.refused >= 3 * rounds && found.len() >= 120 * rounds);
-    assert!(!process.said().contains("panic"), "{}", process.said());
+    let found = acknowledged.check(&client).await;
+    assert!(acknowledged.refused >= 3 * rounds && found.len() >= 120 * rounds);
+    assert!(!process.output().contains("panic"), "{}", process.output());
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
     proven(&failing.home, &found);
-    eprintln!("{under} {fault}: {} refused, {} results", kept.refused, found.len());
+    eprintln!("{under} {fault}: {} refused, {} results", acknowledged.refused, found.len());
 }
 
 /// Checks that every result is charged once. A direct request is too, or its charge was never acknowledged.

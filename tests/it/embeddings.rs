@@ -46,8 +46,8 @@ async fn an_answer_has_the_contracts_shape_and_both_objects() {
     assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0012");
     // An encoder of 8e9 parameters: 0.0072 J a token and 1e9 parameters, no context term.
     let joules = 12.0 * 0.0072 * 8.0 * 1.30 * 1.12 * 1.16;
-    let told = body["environment_impact"]["energy_kwh"].as_f64().unwrap();
-    assert!((told - joules / 3.6e6).abs() < 1e-12, "{told}");
+    let reported = body["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((reported - joules / 3.6e6).abs() < 1e-12, "{reported}");
     assert_eq!(answer.header("x-penstock-provider"), Some("a"));
     assert_eq!(answer.header("x-penstock-flavor"), Some("price"));
     assert_eq!(answer.header("x-penstock-attempts"), Some("1"));
@@ -218,9 +218,9 @@ async fn scopes_and_kinds_are_separate() {
     let error = &refused.json()["error"];
     assert_eq!((refused.status, &error["type"]), (403, &json!("insufficient_scope")));
     assert_eq!(error["details"]["required_scope"], "inference.embeddings");
-    let wrong = running.chat().await;
-    assert_eq!((wrong.status, &wrong.json()["error"]["param"]), (400, &json!("model")));
-    assert!(wrong.text().contains("/v1/embeddings"));
+    let mismatched = running.chat().await;
+    assert_eq!((mismatched.status, &mismatched.json()["error"]["param"]), (400, &json!("model")));
+    assert!(mismatched.text().contains("/v1/embeddings"));
     assert_eq!(provider.calls(), 1);
 }
 

@@ -45,7 +45,7 @@ async fn chat(client: &Client) {
 
 async fn stopped(mut process: Process) {
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,8 +82,8 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     assert!(archives(&home).iter().all(|path| !path.join("files").join(&deleted).exists()));
 
     let saved = next(&home).await;
-    let kept = archives(&home).len();
-    assert!(kept <= 3, "{kept} archives, one of which may be about to go");
+    let retained = archives(&home).len();
+    assert!(retained <= 3, "{retained} archives, one of which may be about to go");
     let metrics = home.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_exports_total{result=\"ok\"}"), "{metrics}");
     let backup = &home.admin().get("/status").await.json()["backup"];
@@ -135,11 +135,11 @@ async fn a_file_is_in_no_archive_after_its_deletion_although_a_reload_named_anot
     let other = home.path().join("other");
     let moved = format!("keep = 2\npath = \"{}\"", other.display());
     home.write(&format!("{}{}", every(1, &moved), catalogue(&provider, "")));
-    let told = home.command(&["reload"]);
+    let reloaded = home.command(&["reload"]);
     assert!(
-        complaint(&told).contains("storage.export.path takes effect at the next start"),
+        complaint(&reloaded).contains("storage.export.path takes effect at the next start"),
         "{}",
-        complaint(&told)
+        complaint(&reloaded)
     );
     assert!(within(&next(&home).await), "archives are made where they were");
     assert_eq!(client.send("DELETE", &format!("/v1/files/{deleted}"), &[], b"").await.status, 200);
@@ -155,7 +155,7 @@ async fn a_failed_archive_is_reported_and_is_no_outage() {
     home.write(&format!("{}{}", every(1, "path = \"/proc/penstock-archives\""), catalogue(&provider, "")));
     let (client, _) = home.key();
     let process = home.run().await;
-    process.until_said("export_failed").await;
+    process.wait_for_line("export_failed").await;
     chat(&client).await;
     assert_eq!(home.admin().get("/readyz").await.status, 200);
     let metrics = home.admin().get("/metrics").await.text();
@@ -172,7 +172,7 @@ async fn files_deleted_after_an_archive_are_not_restored() {
     home.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
     let (client, _) = home.key();
     let process = home.run().await;
-    let (kept, lost) = (uploaded(&client, &lines(3)).await, uploaded(&client, &lines(4)).await);
+    let (retained, lost) = (uploaded(&client, &lines(3)).await, uploaded(&client, &lines(4)).await);
     stopped(process).await;
     let archive = home.path().join("archive");
     let saved = home.command(&["store", "export", archive.to_str().unwrap()]);
@@ -185,7 +185,7 @@ async fn files_deleted_after_an_archive_are_not_restored() {
     assert!(String::from_utf8_lossy(&restored.stdout).contains("was made: 1 files"));
     let process = elsewhere.run().await;
     let client = Client { address: elsewhere.http, ..client };
-    assert_eq!(content(&client, &Value::from(kept)).await, lines(3));
+    assert_eq!(content(&client, &Value::from(retained)).await, lines(3));
     assert_eq!(client.get(&format!("/v1/files/{lost}")).await.status, 404);
     stopped(process).await;
 }

@@ -41,7 +41,7 @@ fn succeeded(output: &Output) -> String {
 
 async fn stopped(mut process: Process) {
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
 }
 
 async fn metric(home: &Home, line: &str) -> bool {
@@ -135,5 +135,5 @@ async fn archives_move_contents_to_the_bucket_and_back() {
     let other = home(&provider, Some(&server));
     let mut refused = other.spawn();
     assert!(!refused.until_ended().await.success());
-    assert!(refused.said().contains("contents that the store does not know"), "{}", refused.said());
+    assert!(refused.output().contains("contents that the store does not know"), "{}", refused.output());
 }

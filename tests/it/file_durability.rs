@@ -71,25 +71,27 @@ async fn a_file_that_was_acknowledged_survives_a_kill() {
     let home = Home::new();
     let (process, client) = started(&home).await;
     let contents = lines(1_000);
-    let kept = uploaded(&client, &contents).await;
+    let uploaded_file = uploaded(&client, &contents).await;
     // The kill happens during another upload, when half of it is on the disk.
     let half = batch(&lines(20_000));
     let length = (half.len() * 2).to_string();
     let open =
         client.open("POST", "/v1/files", &[TYPE, ("content-length", &length)], &half[..half.len() / 2]).await;
-    let aside = home.storage().join("files").join("aside");
+    let upload_folder = home.storage().join("files").join("aside");
     crate::harness::until("bytes on the disk", || {
-        std::fs::read_dir(&aside).unwrap().any(|entry| entry.unwrap().metadata().unwrap().len() > 500_000)
+        std::fs::read_dir(&upload_folder)
+            .unwrap()
+            .any(|entry| entry.unwrap().metadata().unwrap().len() > 500_000)
     })
     .await;
     process.kill().await;
     drop(open);
-    assert_eq!(std::fs::read_dir(&aside).unwrap().count(), 1, "left by the kill");
+    assert_eq!(std::fs::read_dir(&upload_folder).unwrap().count(), 1, "left by the kill");
     let process = home.run().await;
-    assert_eq!(std::fs::read_dir(&aside).unwrap().count(), 0, "swept by the start");
-    assert_eq!(client.get(&format!("/v1/files/{}", id(&kept))).await.json(), kept);
-    assert!(content(&client, &id(&kept), &[]).await.body == contents);
-    assert_eq!(client.get("/v1/files").await.json()["data"], json!([kept]));
+    assert_eq!(std::fs::read_dir(&upload_folder).unwrap().count(), 0, "swept by the start");
+    assert_eq!(client.get(&format!("/v1/files/{}", id(&uploaded_file))).await.json(), uploaded_file);
+    assert!(content(&client, &id(&uploaded_file), &[]).await.body == contents);
+    assert_eq!(client.get("/v1/files").await.json()["data"], json!([uploaded_file]));
     drop(process);
 }
 

@@ -95,11 +95,11 @@ async fn parts_come_in_any_order_and_any_framing() {
     for parts in orders {
         let answer = send(client, &form(&parts)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let told = answer.json();
-        let created = told["created_at"].as_u64().unwrap();
-        let expected = json!({"id": told["id"], "object": "file", "bytes": contents.len(), "created_at": created,
+        let uploaded = answer.json();
+        let created = uploaded["created_at"].as_u64().unwrap();
+        let expected = json!({"id": uploaded["id"], "object": "file", "bytes": contents.len(), "created_at": created,
             "filename": "na\u{ef}ve 1.jsonl", "purpose": "batch", "status": "processed", "status_details": null, "expires_at": created + 7200});
-        assert_eq!(told, expected);
+        assert_eq!(uploaded, expected);
     }
     // Without a length, and split at unusual positions.
     let whole = batch(&contents);
@@ -141,8 +141,8 @@ async fn contents_are_given_whole_in_ranges_and_as_a_head() {
         let part = content(client, &id, &[("range", range)]).await;
         assert_eq!(part.status, 206, "{range}");
         assert!(part.body == contents[from..to], "{range}");
-        let told = format!("bytes {from}-{}/{size}", to - 1);
-        assert_eq!(part.header("content-range"), Some(told.as_str()));
+        let content_range = format!("bytes {from}-{}/{size}", to - 1);
+        assert_eq!(part.header("content-range"), Some(content_range.as_str()));
     }
     let beyond = content(client, &id, &[("range", "bytes=99999999-")]).await;
     error(&beyond, 416, "RESOURCE_5007");

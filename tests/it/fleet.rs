@@ -65,8 +65,8 @@ async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_di
     let reloaded = fleet.admin(1).post("/admin/reload", &json!({})).await;
     assert_eq!(reloaded.status, 200, "{}", reloaded.text());
     for gateway in &fleet.gateways {
-        gateway.until_said("fleet_config_differs").await;
-        let log = gateway.said();
+        gateway.wait_for_line("fleet_config_differs").await;
+        let log = gateway.output();
         let line = log.lines().find(|line| line.contains("fleet_config_differs")).unwrap();
         assert!(line.contains(r#""sections":"overload""#), "{line}");
     }

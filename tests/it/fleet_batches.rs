@@ -42,12 +42,12 @@ impl Pair {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
         let files = tempfile::tempdir().unwrap();
         let homes = [Home::new(), Home::new()];
-        let place = match bucket {
+        let storage = match bucket {
             None => format!("path = {:?}\n", files.path()),
             Some(bucket) => crate::file_bucket::bucket_settings(bucket),
         };
         for home in &homes {
-            write_settings(home, &server, &place, &(catalogue(&provider, "") + lines));
+            write_settings(home, &server, &storage, &(catalogue(&provider, "") + lines));
         }
         let gateways = [homes[0].run().await, homes[1].run().await];
         let token = std::fs::read_to_string(homes[0].storage().join("admin.token")).unwrap();
@@ -75,7 +75,7 @@ impl Pair {
 
     /// Returns the gateway that runs a batch.
     async fn runner(&self) -> usize {
-        let claims = |gateway: &Process| gateway.said().contains("batches_claimed");
+        let claims = |gateway: &Process| gateway.output().contains("batches_claimed");
         until("a gateway to claim the batch", || self.gateways.iter().any(claims)).await;
         usize::from(!claims(&self.gateways[0]))
     }
@@ -83,7 +83,7 @@ impl Pair {
     pub async fn stop(&mut self) {
         self.gateways.iter().for_each(|gateway| gateway.signal("TERM"));
         for gateway in &mut self.gateways {
-            assert!(gateway.until_ended().await.success(), "{}", gateway.said());
+            assert!(gateway.until_ended().await.success(), "{}", gateway.output());
         }
     }
 }

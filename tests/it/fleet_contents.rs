@@ -164,7 +164,7 @@ async fn gateways_of_a_bucket_serve_the_images_and_responses_of_each_other() {
     }
     // An image is served by its own gateway meanwhile, and a made-up name costs no call of the bucket.
     let alone = image(&pair, 0).await;
-    pair.gateways[0].until_said("image_not_shared").await;
+    pair.gateways[0].wait_for_line("image_not_shared").await;
     assert_is_image(&nobody(&pair, 0).get(&alone).await);
     assert_eq!(nobody(&pair, 1).get(&format!("/v1/images/content/{}", "0".repeat(48))).await.status, 404);
     server.restart();

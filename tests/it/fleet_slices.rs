@@ -35,7 +35,7 @@ async fn run_and_kill(mut pair: Pair, count: usize) {
     let do_both_run = async || committed(&pair, 0).await > 100 && committed(&pair, 1).await > 100;
     until_answered("results of both gateways", do_both_run).await;
     // This gateway divided the batch: it runs a slice, and appends the results of all slices to the output file.
-    let killed = usize::from(pair.gateways[1].said().contains("batch_divided"));
+    let killed = usize::from(pair.gateways[1].output().contains("batch_divided"));
     pair.gateways[killed].signal("KILL");
     pair.gateways[killed].until_ended().await;
     let other = pair.at(1 - killed);

@@ -55,8 +55,8 @@ fn is_measured(answer: &Value) {
     let provenance = &answer["environment_impact"]["provenance"];
     assert_eq!(provenance["method"], "measured", "{answer}");
     let expected = JOULES * 1.30 * 1.12 * 1.16 / 3.6e6;
-    let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
-    assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
+    let reported = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((reported - expected).abs() < 1e-11, "{reported} is not {expected}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -288,7 +288,7 @@ async fn vector(all: &Value, vector: &Value) -> Value {
     let inputs = &vector["inputs"];
     let card = &all["models"][inputs["model"].as_str().unwrap()];
     let id = inputs["provider"].as_str().unwrap();
-    let place = &all["providers"][id];
+    let site = &all["providers"][id];
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     let mut price = String::new();
     for (ours, theirs) in
@@ -305,14 +305,14 @@ async fn vector(all: &Value, vector: &Value) -> Value {
     let tokens = |name: &str| inputs["usage"][name].as_u64().unwrap_or(0);
     // A token has at least one byte.
     let text = |name: &str| "x".repeat(usize::try_from(tokens(name)).unwrap());
-    let mut said = completion(&text("out"));
-    said["usage"] = json!({"prompt_tokens": tokens("in"), "completion_tokens": tokens("out"),
+    let mut reply = completion(&text("out"));
+    reply["usage"] = json!({"prompt_tokens": tokens("in"), "completion_tokens": tokens("out"),
         "total_tokens": tokens("in") + tokens("out"), "prompt_tokens_details": {"cached_tokens": tokens("cached")}});
     let measured = inputs["measured"]["raw"].as_str().map(|raw| serde_json::from_str::<Value>(raw).unwrap());
     for (name, value) in measured.iter().filter_map(Value::as_object).flatten() {
-        said[name] = value.clone();
+        reply[name] = value.clone();
     }
-    provider.then(json_answer(200, &said));
+    provider.then(json_answer(200, &reply));
     let more = format!(
         "[[models]]\nid = \"v\"\nkind = \"chat\"\ncontext_length = 131072\nbilling = {}\nprice = {{ {} }}\n\
          energy = {{ active_params_b = {}, joules_per_output_token = {}, method = {} }}\n\
@@ -323,9 +323,9 @@ async fn vector(all: &Value, vector: &Value) -> Value {
         word(&card["active"]),
         word(&card["e_out"]),
         card["method"],
-        place["location"],
-        word(&place["pue"]),
-        word(&place["wue"]),
+        site["location"],
+        word(&site["pue"]),
+        word(&site["wue"]),
         provider.address,
         measured.is_some(),
     );
@@ -372,15 +372,15 @@ async fn the_published_vectors_of_chat_are_answered_to_the_digit() {
 /// A provider that runs its models for throughput uses less energy for its output, at the same price.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_throughput_tier_lowers_the_footprint_of_output_alone() {
-    let told = async |offer: &str, output: u64| {
+    let answer_of = async |offer: &str, output: u64| {
         let provider = Provider::start().await;
-        let mut said = completion("Hello");
-        said["usage"] = json!({"prompt_tokens": 0, "completion_tokens": output});
-        provider.then(json_answer(200, &said));
+        let mut reply = completion("Hello");
+        reply["usage"] = json!({"prompt_tokens": 0, "completion_tokens": output});
+        provider.then(json_answer(200, &reply));
         let running = Bench::new().provider_with("a", &provider, PATIENT, offer).start().await;
         running.chat().await.json()
     };
-    let (usual, tier) = (told("", 10).await, told("throughput_tier = true", 10).await);
+    let (usual, tier) = (answer_of("", 10).await, answer_of("throughput_tier = true", 10).await);
     let off = (kwh(&tier) - kwh(&usual) * Decimal::new(6, 1)).abs();
     assert!(off <= Decimal::new(1, 12), "{} and {}", kwh(&tier), kwh(&usual));
     assert!(kwh(&tier) > Decimal::ZERO);

@@ -23,25 +23,25 @@ pub fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let may = |way: &&str| {
+    let may = |flag: &&str| {
         let probe = ["-c", "mount -t tmpfs -o size=1m none /tmp"];
-        let tried = Command::new("unshare").arg(way).arg("sh").args(probe).output();
+        let tried = Command::new("unshare").arg(flag).arg("sh").args(probe).output();
         tried.is_ok_and(|tried| tried.status.success())
     };
-    let way = ["-m", "-rm"].into_iter().find(may).expect(
+    let flag = ["-m", "-rm"].into_iter().find(may).expect(
         "this test needs a small disk to fill, and may make none: run it as root, or where unprivileged users may \
          have namespaces (`unshare -rm` works)",
     );
     let me = std::env::current_exe().unwrap();
     let ran = Command::new("unshare")
-        .arg(way)
+        .arg(flag)
         .arg(me)
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && output.contains("1 passed"), "{output}");
     false
 }
 
@@ -62,9 +62,9 @@ pub fn fill(path: &Path) {
     }
 }
 
-struct Told(Home);
+struct FullDiskHome(Home);
 
-impl Told {
+impl FullDiskHome {
     fn admin(&self) -> Client {
         let token = std::fs::read_to_string(self.0.storage().join("admin.token")).unwrap();
         Client { address: self.0.admin, key: token.trim().to_owned() }
@@ -123,18 +123,18 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let (client, _) = home.key();
     let granted = home.command(&["credits", "grant", "default", "--credits", "100"]);
     assert!(granted.status.success(), "{}", complaint(&granted));
-    let told = Told(home);
-    let mut process = told.0.run().await;
+    let disk = FullDiskHome(home);
+    let mut process = disk.0.run().await;
     let (mut answered, none) = asked(&client, 20, async || false).await;
     assert!(none.is_none());
 
     // The gateway notices the full disk soon. At half the debt, the test waits until the charges are written or have
     // failed, because a fast machine would use the complete debt.
-    let filler = told.0.storage().join("filler");
+    let filler = disk.0.storage().join("filler");
     let shows = async || {
         fill(&filler);
         let failing = Cell::new(false);
-        told.until("charges to be written, or not", |ready, status| {
+        disk.until("charges to be written, or not", |ready, status| {
             failing.set(ready.text().contains("cannot be written"));
             failing.get() || status["ledger"]["unwritten_eur"].as_f64().unwrap() < 0.004
         })
@@ -144,7 +144,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let (before, none) = asked(&client, 20_000, shows).await;
     assert!(none.is_none() && before.len() < 20_000, "{none:?}");
     answered.extend(before);
-    while_full(&told, &process, &filler).await;
+    while_full(&disk, &process, &filler).await;
 
     // Known keys are served up to the debt, and then get a 503.
     let still = async || {
@@ -155,35 +155,35 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let refused = refused.expect("a debt without end");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")), "{}", refused.text());
     assert!(!owed.is_empty(), "nothing was served");
-    let status = told.0.admin().get("/status").await.json();
+    let status = disk.0.admin().get("/status").await.json();
     let unwritten = status["ledger"]["unwritten_eur"].as_f64().unwrap();
     assert!(unwritten > 0.0 && unwritten <= 0.008, "{status}");
-    let ready = told.0.admin().get("/readyz").await;
+    let ready = disk.0.admin().get("/readyz").await;
     assert_eq!((ready.status, ready.text().contains("no more may wait")), (503, true), "{}", ready.text());
     answered.extend(owed);
-    while_full(&told, &process, &filler).await;
+    while_full(&disk, &process, &filler).await;
 
     // With free space it continues by itself.
     std::fs::remove_file(&filler).unwrap();
-    told.until("the ledger to be written", |ready, status| {
+    disk.until("the ledger to be written", |ready, status| {
         ready.text() == "ready\n" && status["ledger"]["unwritten_bytes"] == 0
     })
     .await;
     let (after, none) = asked(&client, 20, async || false).await;
     assert!(none.is_none(), "{none:?}");
     answered.extend(after);
-    let granted = told.0.command(&["credits", "grant", "default", "--credits", "1", "--id", "refused"]);
+    let granted = disk.0.command(&["credits", "grant", "default", "--credits", "1", "--id", "refused"]);
     let twice = complaint(&granted).contains("already done");
     assert!(granted.status.success() || twice, "{}", complaint(&granted));
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
-    proven(&told.0, &answered);
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
+    proven(&disk.0, &answered);
 }
 
 /// Checks that the gateway accepts no changes and reports the full disk. While the store finds remaining free blocks it
 /// may accept a row, which then counts.
-async fn while_full(told: &Told, process: &Process, filler: &Path) {
-    let admin = told.admin();
+async fn while_full(disk: &FullDiskHome, process: &Process, filler: &Path) {
+    let admin = disk.admin();
     let grant = json!({"account": "default", "credits": 1, "id": "refused"});
     for (path, body) in [("/admin/credits/grant", grant), ("/admin/keys", json!({}))] {
         within("a refusal", async {
@@ -199,11 +199,11 @@ async fn while_full(told: &Told, process: &Process, filler: &Path) {
         })
         .await;
     }
-    let made = told.0.command(&["keys", "create"]);
+    let made = disk.0.command(&["keys", "create"]);
     assert_eq!(made.status.code(), Some(1), "{}", complaint(&made));
-    let metrics = told.0.admin().get("/metrics").await.text();
+    let metrics = disk.0.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_ledger_failing 1"), "{metrics}");
-    process.until_said("ledger_not_written").await;
+    process.wait_for_line("ledger_not_written").await;
 }
 
 /// Checks that every good answer is charged once, and that there are no other charges.
@@ -223,8 +223,8 @@ fn proven(home: &Home, answered: &BTreeSet<String>) {
         .collect();
     assert_eq!(charged.len(), answered.len());
     assert_eq!(&charged.into_iter().collect::<BTreeSet<_>>(), answered);
-    let told = home.command(&["credits", "balance", "default", "--json"]);
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let balance = told["data"][0]["credits"]["balance"].as_f64().unwrap();
+    let printed = home.command(&["credits", "balance", "default", "--json"]);
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let balance = printed["data"][0]["credits"]["balance"].as_f64().unwrap();
     assert!((balance - (101.0 - answered.len() as f64 * ANSWER)).abs() < 1e-6, "{balance}");
 }

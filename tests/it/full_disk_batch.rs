@@ -90,7 +90,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
                 let there = std::fs::metadata(home.storage().join("files").join(&id)).unwrap().len();
                 let given = client.get(&format!("/v1/files/{id}/content")).await;
                 assert!(given.status == 200 && given.body.ends_with(b"}\n"), "whole results alone are given");
-                if there > counts && process.said().contains("batch_not_written") {
+                if there > counts && process.output().contains("batch_not_written") {
                     return;
                 }
             }
@@ -135,7 +135,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     }
     assert!(found.len() >= LINES);
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
     assert_charged(&home, found.iter());
     let proof = home.command(&["store", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));

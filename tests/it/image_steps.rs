@@ -34,9 +34,9 @@ async fn steps_count_where_the_offer_takes_them() {
         let answer = running.client.post(PATH, &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(provider.last().json()["num_inference_steps"].as_u64(), sent, "{offer} {asked}");
-        let told = answer.json()["environment_impact"]["energy_kwh"].as_f64().unwrap();
+        let reported = answer.json()["environment_impact"]["energy_kwh"].as_f64().unwrap();
         let expected = factor * 2000.0 * 1.30 * 1.12 / 3.6e6;
-        assert!((told - expected).abs() < 1e-11, "{offer} {asked}: {told} is not {expected}");
+        assert!((reported - expected).abs() < 1e-11, "{offer} {asked}: {reported} is not {expected}");
     }
 }
 

@@ -77,10 +77,10 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
     let client = &running.client;
     let answer = client.post(PATH, &ask(&json!({}))).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let told = answer.json();
-    assert_eq!(told["data"][0]["b64_json"], Value::Null);
-    assert!(told["created"].is_u64());
-    assert_eq!(told["environment_impact"]["provider_id"], "a");
+    let body = answer.json();
+    assert_eq!(body["data"][0]["b64_json"], Value::Null);
+    assert!(body["created"].is_u64());
+    assert_eq!(body["environment_impact"]["provider_id"], "a");
     assert_eq!(answer.header("x-penstock-provider"), Some("a"));
     let sent = provider.last();
     assert_eq!(sent.path, "/v1/images/generations");
@@ -89,7 +89,7 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
         json!({"model": "their/d", "prompt": "a cat", "n": 1, "response_format": "b64_json"})
     );
 
-    let path = path(&told);
+    let path = path(&body);
     assert!(path.rsplit('/').next().unwrap().len() >= 32, "nobody guesses it: {path}");
     let nobody = Client { key: String::new(), ..client.clone() };
     let image = nobody.get(&path).await;
@@ -131,8 +131,8 @@ async fn images_that_are_asked_for_inside_pass_as_they_are() {
     // Two images at 0.02 EUR are 4 credits; 2000 J each for a quarter of a mebipixel.
     assert_eq!(answer["billing_cost"]["credits"], json!(4));
     let expected = 2.0 * 2000.0 * 0.25 * 1.30 * 1.12 * 1.16 / 3.6e6;
-    let told = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
-    assert!((told - expected).abs() < 1e-11, "{told} is not {expected}");
+    let reported = answer["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((reported - expected).abs() < 1e-11, "{reported} is not {expected}");
     assert!(running.gateway.app.image_cache.is_empty());
 }
 
@@ -152,8 +152,8 @@ async fn an_address_of_the_providers_is_fetched_and_not_shown() {
     assert!(!answer.text().contains("/files/"), "{}", answer.text());
     assert_eq!(provider.last().path, "/files/b.png");
     let name = answer.json()["data"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-    let kept = running.client.get(&format!("/v1/images/content/{name}")).await;
-    assert_eq!((kept.body.as_slice(), kept.header("content-type")), (PNG, Some("image/png")));
+    let cached = running.client.get(&format!("/v1/images/content/{name}")).await;
+    assert_eq!((cached.body.as_slice(), cached.header("content-type")), (PNG, Some("image/png")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -265,8 +265,8 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
     good.always(status(500));
     bad.always(status(500));
     let refused = running.client.post(PATH, &ask(&json!({}))).await;
-    let told = error(&refused, 503, "INFERENCE_3103");
-    assert!(told["details"]["attempts"].as_array().unwrap().len() >= 2);
+    let refusal = error(&refused, 503, "INFERENCE_3103");
+    assert!(refusal["details"]["attempts"].as_array().unwrap().len() >= 2);
     assert!(refused.header("retry-after").is_some());
 }
 
@@ -316,19 +316,19 @@ async fn an_invalid_image_parameter_is_rejected_by_name() {
     ] {
         let answer = running.client.post(PATH, &ask(&more)).await;
         let unsupported = field == "model" || field == "stream";
-        let told = error(&answer, 400, if unsupported { "INFERENCE_3202" } else { "INFERENCE_3201" });
-        assert_eq!(told["param"], field, "{more}");
-        assert!(told["message"].as_str().unwrap().contains(if field == "model" { "/v1/" } else { field }));
+        let refusal = error(&answer, 400, if unsupported { "INFERENCE_3202" } else { "INFERENCE_3201" });
+        assert_eq!(refusal["param"], field, "{more}");
+        assert!(refusal["message"].as_str().unwrap().contains(if field == "model" { "/v1/" } else { field }));
     }
-    let told = running.client.post(PATH, &ask(&json!({"size": "640x480"}))).await.json();
-    assert_eq!(told["error"]["details"]["sizes"], json!(["1024x1024", "512x512"]));
+    let refusal = running.client.post(PATH, &ask(&json!({"size": "640x480"}))).await.json();
+    assert_eq!(refusal["error"]["details"]["sizes"], json!(["1024x1024", "512x512"]));
     let chat = json!({"model": "d", "messages": [{"role": "user", "content": "Hi"}]});
     let answer = running.client.post("/v1/chat/completions", &chat).await;
     assert!(error(&answer, 400, "INFERENCE_3202")["message"].as_str().unwrap().contains(PATH));
     error(&running.client.post(PATH, &ask(&json!({"model": "nobody"}))).await, 404, "INFERENCE_3101");
     let reader = running.key(&json!({"name": "reader", "scopes": ["inference.chat"]})).await;
-    let told = error(&reader.post(PATH, &ask(&json!({}))).await, 403, "AUTH_1003");
-    assert_eq!(told["details"]["required_scope"], "inference.images");
+    let refusal = error(&reader.post(PATH, &ask(&json!({}))).await, 403, "AUTH_1003");
+    assert_eq!(refusal["details"]["required_scope"], "inference.images");
     assert_eq!(provider.calls(), 0);
 }
 
@@ -381,7 +381,7 @@ async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
     let running = draws(&[("a", &provider, "")]).settings("[images]\nlifetime = \"1s\"").start().await;
     let asked = Instant::now();
     let answer = running.client.post(PATH, &ask(&json!({}))).await;
-    let (told, path) = (Instant::now(), path(&answer.json()));
+    let (answered, path) = (Instant::now(), path(&answer.json()));
     loop {
         let began = Instant::now();
         let image = running.client.get(&path).await;
@@ -390,7 +390,7 @@ async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
             assert!(asked.elapsed() >= LIFE, "gone after {:?}", asked.elapsed());
             break;
         }
-        assert!(began < told + LIFE, "there after {:?}", began - told);
+        assert!(began < answered + LIFE, "there after {:?}", began - answered);
         let age = image.header("cache-control").unwrap().strip_prefix("private, max-age=").unwrap();
         assert!(age.parse::<u64>().unwrap() <= 1, "a browser keeps it for {age} s");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -73,13 +73,13 @@ async fn keys_are_asked_for_and_both_headers_work() {
     let (_provider, running) = bench().await;
     let body = running.ask().to_string();
     let nobody = Client { address: running.client.address, key: String::new() };
-    let wrong = format!("Bearer {}x", running.client.key);
+    let invalid = format!("Bearer {}x", running.client.key);
     let key = running.client.key.clone();
     for headers in [
         &[][..],
         &[("authorization", "Bearer nonsense")][..],
         &[("x-api-key", "sk-svc-abc")][..],
-        &[("authorization", wrong.as_str())][..],
+        &[("authorization", invalid.as_str())][..],
     ] {
         let answer = nobody.send("POST", "/v1/chat/completions", headers, body.as_bytes()).await;
         let error = error(&answer, 401, "AUTH_1001");
@@ -132,7 +132,7 @@ async fn models_routes_methods_and_types_that_are_not_there() {
         (Some("model"), Some("model_not_found"))
     );
     // Only the names of the five flavors are valid suffixes.
-    for (name, said) in [
+    for (name, expected) in [
         ("m:fast", "has no flavor 'fast'"),
         ("m:", "has no flavor ''"),
         ("m:eco:speed", "one flavor"),
@@ -140,7 +140,7 @@ async fn models_routes_methods_and_types_that_are_not_there() {
     ] {
         ask["model"] = json!(name);
         let flavor = error(&client.post("/v1/chat/completions", &ask).await, 404, "INFERENCE_3101");
-        assert!(flavor["message"].as_str().unwrap().contains(said), "{name}: {flavor}");
+        assert!(flavor["message"].as_str().unwrap().contains(expected), "{name}: {flavor}");
         assert_eq!(flavor["details"]["flavors"], json!(["balanced", "speed", "price", "eco", "batch"]));
     }
     for name in ["nobody:fast", ":fast", "a:b:c", ":"] {
@@ -234,17 +234,18 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         ask.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         for stream in [false, true] {
             ask["stream"] = json!(stream);
-            let told = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3202");
-            assert_eq!(told["param"], param, "{names} {lines}: {told}");
+            let refusal =
+                error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3202");
+            assert_eq!(refusal["param"], param, "{names} {lines}: {refusal}");
             let other = if param == "logit_bias" { "logprob" } else { "logit_bias" };
-            assert!(!told["message"].as_str().unwrap().contains(other), "{told}");
+            assert!(!refusal["message"].as_str().unwrap().contains(other), "{refusal}");
         }
         assert_eq!(provider.calls(), 0);
     }
     // The name of the member is also passed on from a provider's own error.
     let provider = Provider::start().await;
-    let wrong = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
-    provider.always(crate::harness::script::json_answer(400, &wrong));
+    let rejection = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
+    provider.always(crate::harness::script::json_answer(400, &rejection));
     let bench = Bench::new().model(&parameters(", \"logit_bias\", \"logprobs\"")).provider("a", &provider);
     let running = bench.start().await;
     let mut ask = running.ask();
@@ -267,9 +268,9 @@ async fn an_unknown_path_gets_the_right_one_in_the_clients_dialect() {
         ("POST", "/v1/chat/completions/chat/completions", "/v1/chat/completions"),
         ("GET", "/v1/v1/v1/models", "/v1/models"),
     ] {
-        let told = error(&running.client.send(method, path, &[], b"").await, 404, "RESOURCE_5001");
-        assert_eq!(told["details"]["path"], right, "{path}");
-        assert!(told["message"].as_str().unwrap().contains(right), "{path}: {told}");
+        let refusal = error(&running.client.send(method, path, &[], b"").await, 404, "RESOURCE_5001");
+        assert_eq!(refusal["details"]["path"], right, "{path}");
+        assert!(refusal["message"].as_str().unwrap().contains(right), "{path}: {refusal}");
         let answer = running.client.send(method, path, &messages, b"").await;
         error(&answer, 404, "RESOURCE_5001");
         assert_eq!(answer.json()["type"], "error", "{path}");
@@ -283,8 +284,9 @@ async fn an_unknown_path_gets_the_right_one_in_the_clients_dialect() {
         assert_eq!(error(&answer, 404, "RESOURCE_5001")["details"]["path"], right);
         assert_eq!(answer.json()["type"], "error", "{path}");
     }
-    let told = error(&running.client.send("POST", "/v1/assistants", &[], b"{}").await, 404, "RESOURCE_5001");
-    assert!(told["message"].as_str().unwrap().contains("not offered"));
+    let refusal =
+        error(&running.client.send("POST", "/v1/assistants", &[], b"{}").await, 404, "RESOURCE_5001");
+    assert!(refusal["message"].as_str().unwrap().contains("not offered"));
     // One doubled version and the second path of rerank are served.
     assert_eq!(running.client.get("/v1/v1/models").await.status, 200);
     error(&running.client.get("/v2/rerank").await, 405, "RESOURCE_5002");
@@ -320,10 +322,11 @@ async fn a_cap_of_minus_one_is_no_cap() {
         assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
         let sent = provider.last().json();
         assert!(sent.get("max_tokens").is_none() && sent.get("max_completion_tokens").is_none(), "{sent}");
-        for wrong in [json!(-2), json!(0), json!("-1"), json!(-1.0)] {
-            ask[name] = wrong;
-            let told = error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3201");
-            assert_eq!(told["param"], name);
+        for invalid in [json!(-2), json!(0), json!("-1"), json!(-1.0)] {
+            ask[name] = invalid;
+            let refusal =
+                error(&running.client.post("/v1/chat/completions", &ask).await, 400, "INFERENCE_3201");
+            assert_eq!(refusal["param"], name);
         }
     }
     // The other limit still applies.

@@ -100,12 +100,12 @@ async fn every_grouping_of_an_invoice_adds_up_to_the_ledger() {
     let vat = (net * Decimal::new(55, 3)).round_dp(2);
     assert_eq!((decimal(&invoice["vat_eur"]), decimal(&invoice["total_eur"])), (vat, net + vat));
     // The embodied carbon of the invoice is the sum of the answers' values, except for their rounding.
-    let told: Decimal = answers
+    let reported: Decimal = answers
         .iter()
         .map(|answer| decimal(&answer["environment_impact"]["provenance"]["embodied_g_co2"]))
         .sum();
     let of_key = decimal(&invoice["total"]["embodied_g_co2e"]) / Decimal::from(5) * Decimal::from(3);
-    assert!((told - of_key).abs() < Decimal::new(1, 8), "{told} {of_key}");
+    assert!((reported - of_key).abs() < Decimal::new(1, 8), "{reported} {of_key}");
     let (location, market) = (
         decimal(&invoice["total"]["carbon_location_g_co2e"]),
         decimal(&invoice["total"]["carbon_market_g_co2e"]),

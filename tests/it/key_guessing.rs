@@ -75,10 +75,10 @@ fn percentile(sorted: &[f64], per_mille: usize) -> f64 {
 /// Returns Welch's t of two samples without values above `most`, which the machine causes and not the code.
 fn welch(one: &[f64], other: &[f64], most: f64) -> f64 {
     let figures = |sample: &[f64]| {
-        let kept: Vec<f64> = sample.iter().copied().filter(|took| *took <= most).collect();
-        let count = kept.len() as f64;
-        let mean = kept.iter().sum::<f64>() / count;
-        let variance = kept.iter().map(|took| (took - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let typical: Vec<f64> = sample.iter().copied().filter(|took| *took <= most).collect();
+        let count = typical.len() as f64;
+        let mean = typical.iter().sum::<f64>() / count;
+        let variance = typical.iter().map(|took| (took - mean).powi(2)).sum::<f64>() / (count - 1.0);
         (mean, variance / count)
     };
     let ((a, va), (b, vb)) = (figures(one), figures(other));
@@ -102,10 +102,10 @@ fn a_key_is_admitted_at_once() {
 fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, key) = ring(folder.path());
-    let wrong = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();
+    let invalid = ApiKey::with_new_secret(key.public_id(), &mut source(77)).unwrap();
     let nobodys = ApiKey::generate(&mut source(1_000_077));
     assert!(ring.authenticate(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_ok());
-    for key in [&wrong, &nobodys] {
+    for key in [&invalid, &nobodys] {
         assert!(ring.authenticate(Some(format!("Bearer {}", key.reveal()).as_bytes()), None).is_err());
     }
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
@@ -115,11 +115,11 @@ fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
         let mut coin = [0];
         chance(&mut coin);
         if coin[0] & 1 == 0 {
-            known.push(nanoseconds(&ring, &wrong));
+            known.push(nanoseconds(&ring, &invalid));
             unknown.push(nanoseconds(&ring, &nobodys));
         } else {
             unknown.push(nanoseconds(&ring, &nobodys));
-            known.push(nanoseconds(&ring, &wrong));
+            known.push(nanoseconds(&ring, &invalid));
         }
     }
     let middle = |sample: &[f64]| {

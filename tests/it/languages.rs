@@ -84,7 +84,7 @@ async fn every_page_is_in_the_language_of_the_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_switch_is_kept_in_a_cookie_and_leads_back_to_pages_of_the_site_only() {
+async fn the_switch_is_stored_in_a_cookie_and_leads_back_to_pages_of_the_site_only() {
     let (_provider, running) = bench().await;
     let mut browser = Browser::at_dashboard(&running);
     let path = "/dashboard/language";

@@ -20,9 +20,9 @@ enum UploadFraming {
     Http2,
 }
 
-async fn ask(running: &Running, certified: &TestCertificate, way: UploadFraming, body: &Value) -> Answer {
+async fn ask(running: &Running, certified: &TestCertificate, framing: UploadFraming, body: &Value) -> Answer {
     let text = body.to_string();
-    match way {
+    match framing {
         UploadFraming::Length => running.client.post(CHAT, body).await,
         UploadFraming::Chunked => {
             let mut chunks = Vec::new();
@@ -71,20 +71,20 @@ async fn a_long_request_is_answered_by_the_next_provider() {
         let mut body = if streamed { running.ask_stream() } else { running.ask() };
         body["model"] = json!("m:price");
         body["messages"][0]["content"] = json!(text);
-        for (times, way) in
+        for (times, framing) in
             [UploadFraming::Length, UploadFraming::Chunked, UploadFraming::Http2].into_iter().enumerate()
         {
-            let answer = ask(&running, &certified, way, &body).await;
-            assert_eq!(answer.status, 200, "{name}, {way:?}: {}", answer.text());
-            assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{name}, {way:?}");
+            let answer = ask(&running, &certified, framing, &body).await;
+            assert_eq!(answer.status, 200, "{name}, {framing:?}: {}", answer.text());
+            assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{name}, {framing:?}");
             let heard = match streamed {
                 true => answer.streamed_text(),
                 false => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
             };
-            assert_eq!(heard, "Hello", "{name}, {way:?}");
-            assert_eq!(good.calls(), times + 1, "{name}, {way:?}");
+            assert_eq!(heard, "Hello", "{name}, {framing:?}");
+            assert_eq!(good.calls(), times + 1, "{name}, {framing:?}");
             let seen = good.last().json();
-            assert!(seen["messages"][0]["content"] == json!(text), "{name}, {way:?}: the text is whole");
+            assert!(seen["messages"][0]["content"] == json!(text), "{name}, {framing:?}: the text is whole");
         }
         assert!(bad.calls() > 0, "{name}: the first provider was asked");
     }

@@ -24,9 +24,9 @@ fn entries(home: &Home) -> Vec<Value> {
 
 fn credits(home: &Home, account: &str) -> f64 {
     let text = output_text(&home.command(&["credits", "balance", account, "--json"]));
-    let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(told["data"][0]["credits"]["reserved"].as_f64(), Some(0.0), "{told}");
-    told["data"][0]["credits"]["balance"].as_f64().unwrap()
+    let printed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(printed["data"][0]["credits"]["reserved"].as_f64(), Some(0.0), "{printed}");
+    printed["data"][0]["credits"]["balance"].as_f64().unwrap()
 }
 
 /// Returns the answers that clients received before the kill: the ids of complete answers, for each client in order.
@@ -131,10 +131,10 @@ async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgo
     home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
     output_text(&home.command(&["credits", "grant", "default", "--credits", "100000", "--id", "invoice-1"]));
     let (client, _) = home.key();
-    let (mut kept, mut last) = (BTreeSet::new(), Vec::new());
+    let (mut acknowledged, mut last) = (BTreeSet::new(), Vec::new());
     for _ in 0..3 {
         let process = home.run().await;
-        kept.extend(load(&client, requests / 6, || {}).await.into_iter().flatten());
+        acknowledged.extend(load(&client, requests / 6, || {}).await.into_iter().flatten());
         within("the charges to be written", async {
             loop {
                 let status = home.admin().get("/status").await.json();
@@ -151,8 +151,8 @@ async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgo
         process.kill().await;
     }
     let charged = charged(&home, &provider, 100_000.0);
-    let forgotten = kept.iter().filter(|id| !charged.contains(*id)).count();
-    assert_eq!(forgotten, 0, "of {} charges that were told to be written are forgotten", kept.len());
+    let forgotten = acknowledged.iter().filter(|id| !charged.contains(*id)).count();
+    assert_eq!(forgotten, 0, "of {} charges that were told to be written are forgotten", acknowledged.len());
     // Only the end may be lost: after a lost entry of a client, no later one of the same client exists.
     for answers in last {
         let written = answers.iter().take_while(|id| charged.contains(*id)).count();
@@ -192,7 +192,7 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
         "--note",
         "a present, for once",
     ]));
-    for wrong in [
+    for arguments in [
         &["credits", "grant", "default", "--credits=-1"][..],
         &["credits", "grant", "default", "--credits", "0.0000001"],
         &["credits", "grant", "default", "--credits", "many"],
@@ -204,8 +204,8 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
         &["statement", "--month", "2026-13"],
         &["credits", "rerate", "--day", "yesterday"],
     ] {
-        let refused = home.command(wrong);
-        assert_eq!(refused.status.code(), Some(1), "{wrong:?}: {}", complaint(&refused));
+        let refused = home.command(arguments);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {}", complaint(&refused));
         assert!(complaint(&refused).trim().ends_with('.'), "{}", complaint(&refused));
     }
     until("the charge", || entries(&home).iter().any(|entry| entry["act"] == "settle")).await;

@@ -120,8 +120,9 @@ fn every_limit_is_set_by_some_test() {
         let keys = schema["properties"][table]["properties"].as_object().unwrap();
         assert!(keys.len() >= 4, "the keys of {table} were found");
         let set = set(table);
-        for (key, told) in keys {
-            let default = told["default"].as_str().map_or_else(|| told["default"].to_string(), str::to_owned);
+        for (key, property) in keys {
+            let default =
+                property["default"].as_str().map_or_else(|| property["default"].to_string(), str::to_owned);
             let others =
                 set.get(key).map_or(0, |values| values.iter().filter(|value| **value != default).count());
             assert!(others > 0, "no test sets {table}.{key} to anything but {default}: {:?}", set.get(key));

@@ -242,7 +242,7 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
 async fn a_client_may_send_again_once_its_response_has_ended() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 1})).await;
-    for turn in 0..20 {
+    for round in 0..20 {
         // The connection stays open, so only the answer shows its end.
         let open = client.stream_until(CHAT, &running.ask_stream(), "[DONE]").await;
         drop(open);
@@ -250,8 +250,8 @@ async fn a_client_may_send_again_once_its_response_has_ended() {
         let body = running.ask().to_string();
         let mut open = client.open("POST", CHAT, &[], body.as_bytes()).await;
         within("a refusal", open.until("request_id")).await;
-        let said = String::from_utf8_lossy(&open.bytes).into_owned();
-        assert!(!said.contains("RATE_2001"), "turn {turn}: {said}");
+        let received = String::from_utf8_lossy(&open.bytes).into_owned();
+        assert!(!received.contains("RATE_2001"), "round {round}: {received}");
     }
 }
 
@@ -276,8 +276,8 @@ async fn the_limits_of_an_account_are_shared_by_its_keys() {
     assert_eq!(changed.status, 200, "{}", changed.text());
     until("the minute to give one back", || {
         let account = running.gateway.app.key_cache.account("acme").unwrap();
-        let (_, _, standing) = account.limiter.current_status(running.gateway.app.clock.steady_now());
-        standing.requests.unwrap().remaining > 0
+        let (_, _, current) = account.limiter.current_status(running.gateway.app.clock.steady_now());
+        current.requests.unwrap().remaining > 0
     })
     .await;
     assert_eq!(one.post(CHAT, &running.ask()).await.status, 200);

@@ -18,11 +18,16 @@ async fn check_compares_the_memory_bounds_with_the_machines_memory() {
         let overload = format!("[overload]\n{small}bytes = \"{bytes}B\"\n");
         home.write(&format!("{overload}{limits}{batches}{}", catalogue(&provider, "")));
         let checked = home.command(&["check"]);
-        let said = complaint(&checked);
-        assert!(checked.status.success(), "{said}");
-        assert_eq!(said.contains("The memory bounds add up to "), too_much, "{bytes}: {said}");
-        assert_eq!(said.contains(", and this machine has "), too_much, "{said}");
+        let stderr = complaint(&checked);
+        assert!(checked.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("The memory bounds add up to "), too_much, "{bytes}: {stderr}");
+        assert_eq!(stderr.contains(", and this machine has "), too_much, "{stderr}");
         let strict = home.command(&["check", "--strict"]);
-        assert_eq!(strict.status.code() == Some(78), too_much || !said.is_empty(), "{}", complaint(&strict));
+        assert_eq!(
+            strict.status.code() == Some(78),
+            too_much || !stderr.is_empty(),
+            "{}",
+            complaint(&strict)
+        );
     }
 }

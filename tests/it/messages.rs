@@ -191,12 +191,12 @@ async fn errors_wear_the_messages_envelope_on_every_layer() {
     provider.always(status(503));
     let running = Bench::new().provider("a", &provider).start().await;
     let nobody = crate::harness::Client { address: running.client.address, key: String::new() };
-    let wrong = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "sound"}]}]});
+    let invalid = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "sound"}]}]});
     let unmatched = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content":
         [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}]}]});
     let cases = [
         (nobody.post("/v1/messages", &ask(false)).await, 401, "authentication_error", "AUTH_1001"),
-        (running.client.post("/v1/messages", &wrong).await, 400, "invalid_request_error", "INFERENCE_3201"),
+        (running.client.post("/v1/messages", &invalid).await, 400, "invalid_request_error", "INFERENCE_3201"),
         (
             running.client.post("/v1/messages", &unmatched).await,
             400,

@@ -123,8 +123,8 @@ async fn messages_providers_get_texts_and_images_in_order_and_results_in_the_use
         let expected = [(&json!("A"), &shot), (&json!("B"), &json!("two")), (&json!("C"), &lines)];
         assert_eq!(content, expected, "{path}");
         assert!(results.iter().all(|result| result["type"] == "tool_result"));
-        let said = &of_role(&messages, "assistant", 1)["content"];
-        assert!(*said == json!("said") || *said == json!([text("said")]), "{said}");
+        let assistant = &of_role(&messages, "assistant", 1)["content"];
+        assert!(*assistant == json!("said") || *assistant == json!([text("said")]), "{assistant}");
         assert_eq!(of_role(&messages, "user", 2)["content"], json!("And?"));
     }
 }

@@ -37,8 +37,8 @@ async fn the_list_is_sorted_filtered_and_paged() {
     assert_eq!(ids(&get("?supported_parameters=tools").await), ["m"]);
     assert_eq!(ids(&get("?sort=newest&offset=1&limit=1").await), ["m"]);
     assert_eq!(ids(&get("?output_modalities=image").await), Vec::<&str>::new());
-    let wrong = running.client.get("/v1/models?sort=best").await;
-    assert_eq!((wrong.status, wrong.json()["error"]["param"].as_str()), (400, Some("sort")));
+    let refused = running.client.get("/v1/models?sort=best").await;
+    assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("sort")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

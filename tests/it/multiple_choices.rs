@@ -80,9 +80,9 @@ async fn engine(
     pick: impl Fn(&RecordedRequest) -> Script + Send + Sync + 'static,
 ) -> (Provider, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let kept = seen.clone();
+    let recorded = seen.clone();
     let provider = Provider::with_selector(Box::new(move |asked: &RecordedRequest| {
-        kept.lock().push(asked.json());
+        recorded.lock().push(asked.json());
         pick(asked)
     }))
     .await;
@@ -112,9 +112,9 @@ async fn an_offer_whose_list_lacks_n_is_asked_for_each_choice() {
     let running = bench().provider("a", &provider).start().await;
     let before = balance(&running);
     let answer = post(&running, &ask(3)).await;
-    let mut said = texts(&answer);
-    said.sort();
-    assert_eq!(said, ["One", "Three", "Two"]);
+    let mut contents = texts(&answer);
+    contents.sort();
+    assert_eq!(contents, ["One", "Three", "Two"]);
     assert!(provider.seen().iter().all(|seen| seen.json().get("n").is_none()));
     assert_eq!(provider.calls(), 3);
     let body = answer.json();
@@ -181,9 +181,9 @@ async fn streams_of_choices_come_interleaved_with_one_end() {
     go.notify_one();
     go.notify_one();
     let answer = within("the end", open.finish()).await;
-    let mut said = streamed(&answer, 2);
-    said.sort();
-    assert_eq!(said, ["One!", "Two!"]);
+    let mut contents = streamed(&answer, 2);
+    contents.sort();
+    assert_eq!(contents, ["One!", "Two!"]);
     let end = last(&answer);
     assert_eq!((&end["usage"]["prompt_tokens"], &end["usage"]["completion_tokens"]), (&json!(22), &json!(4)));
     assert!(end["billing_cost"]["credits"].as_f64().unwrap() > 0.0, "{end}");
@@ -287,14 +287,14 @@ async fn a_disconnect_stops_all_choices_and_charges_the_received_output() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn choices_queue_at_a_provider_with_few_slots() {
-    for seats in [1, 2] {
+    for max_in_flight in [1, 2] {
         let provider = Provider::start().await;
-        let lines = format!("{PATIENT}\nmax_in_flight = {seats}");
+        let lines = format!("{PATIENT}\nmax_in_flight = {max_in_flight}");
         let running = bench().provider_with("a", &provider, &lines, "").start().await;
         assert_eq!(texts(&post(&running, &ask(5)).await).len(), 5);
         assert_eq!(streamed(&post(&running, &ask_stream(5)).await, 5).len(), 5);
         assert_eq!(provider.calls(), 10);
-        assert!(provider.max_in_flight() <= seats, "{} of {seats}", provider.max_in_flight());
+        assert!(provider.max_in_flight() <= max_in_flight, "{} of {max_in_flight}", provider.max_in_flight());
     }
 }
 

@@ -110,9 +110,9 @@ async fn each_refusal_is_worded_and_signs_nobody_in() {
     openid.person(json!({"sub": "1", "preferred_username": "ada", "roles": ["penstock-admin"]}));
     let mut browser = Browser::new(&running);
     let scripts = [
-        (TokenScript::WrongNonce, 401, "another sign-in"),
-        (TokenScript::WrongAudience, 401, "another application"),
-        (TokenScript::WrongIssuer, 401, "another issuer"),
+        (TokenScript::OtherNonce, 401, "another sign-in"),
+        (TokenScript::OtherAudience, 401, "another application"),
+        (TokenScript::OtherIssuer, 401, "another issuer"),
         (TokenScript::Expired, 401, "expired"),
     ];
     check_scripts(&mut browser, &openid, &scripts).await;

@@ -215,9 +215,9 @@ async fn prompt_and_answer_are_in_no_log_and_no_file() {
     assert_eq!(browser.post(&path, &[("password", password), ("again", password)]).await.status, 303);
     let shown = send(&mut browser, &[("key", &id), ("prompt", prompt)]).await;
     assert!(shown.status == 200 && shown.text().contains(answer), "{}", shown.text());
-    process.until_said(&id).await;
+    process.wait_for_line(&id).await;
     let mut open = vec![home.path().to_owned()];
-    let mut files = vec![("log".to_owned(), process.said().into_bytes())];
+    let mut files = vec![("log".to_owned(), process.output().into_bytes())];
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             match entry.is_dir() {

@@ -126,17 +126,17 @@ async fn planted_secrets_are_in_no_log_metric_status_error_or_file() {
         }
     }
     for path in ["/metrics", "/status", "/readyz", "/healthz"] {
-        let told = home.admin().get(path).await;
-        assert!(words.iter().all(|word| !holds(&told.body, word)), "{path}: {}", told.text());
+        let page = home.admin().get(path).await;
+        assert!(words.iter().all(|word| !holds(&page.body, word)), "{path}: {}", page.text());
     }
     running.signal("HUP");
-    running.until_said("\"reloaded\"").await;
+    running.wait_for_line("\"reloaded\"").await;
     running.signal("TERM");
     assert_eq!(running.until_ended().await.code(), Some(0));
 
-    let said = running.said();
-    assert!(said.matches("\"event\":\"request\"").count() >= 15, "the log was on: {said}");
-    assert!(words.iter().all(|word| !said.contains(word)), "{said}");
+    let log = running.output();
+    assert!(log.matches("\"event\":\"request\"").count() >= 15, "the log was on: {log}");
+    assert!(words.iter().all(|word| !log.contains(word)), "{log}");
     let stored = files(&home.storage());
     assert!(stored.iter().any(|(_, bytes)| !bytes.is_empty()));
     for (path, bytes) in stored {

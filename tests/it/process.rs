@@ -26,10 +26,10 @@ fn mistaken(output: &Output) -> String {
 }
 
 fn ended_with(code: i32, output: &Output) -> String {
-    let said = complaint(output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
-    said
+    let stderr = complaint(output);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{stderr}");
+    stderr
 }
 
 /// Returns a provider's block in which these lines replace the valid one.
@@ -49,9 +49,9 @@ fn check_tells_all_mistakes_at_once() {
     let lines =
         "api_key = { env = \"PENSTOCK_IT_UNSET\" }\ncolour = \"red\"\n[[providers.offers]]\nmodel = \"mm\"";
     home.write(&block("US", lines));
-    let said = mistaken(&home.command(&["check"]));
+    let stderr = mistaken(&home.command(&["check"]));
     for word in ["penstock.toml:", "country", "colour", "PENSTOCK_IT_UNSET", "\"mm\"", "4 mistakes"] {
-        assert!(said.contains(word), "{word} is missing in\n{said}");
+        assert!(stderr.contains(word), "{word} is missing in\n{stderr}");
     }
 }
 
@@ -65,9 +65,9 @@ async fn an_admin_token_that_can_be_guessed_ends_the_start() {
     for written in ["", " \n\n", "changeme"] {
         std::fs::write(&token, written).unwrap();
         for command in ["run", "check"] {
-            let said = mistaken(&home.command(&[command]));
-            assert!(said.contains(token.to_str().unwrap()), "{said}");
-            assert!(said.contains("at least 32") && said.contains("Delete the file"), "{said}");
+            let stderr = mistaken(&home.command(&[command]));
+            assert!(stderr.contains(token.to_str().unwrap()), "{stderr}");
+            assert!(stderr.contains("at least 32") && stderr.contains("Delete the file"), "{stderr}");
         }
     }
     std::fs::remove_file(&token).unwrap();
@@ -87,10 +87,13 @@ fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
         let home = Home::new();
         home.write(&config);
         for command in ["check", "run"] {
-            let said = mistaken(&home.command(&[command]));
-            let (said_low, why_low) = (said.to_lowercase(), why.to_lowercase());
-            assert!(said.contains(key) && said_low.contains(&why_low), "{key} and {why} in\n{said}");
-            assert!(said.contains("One mistake in the configuration"), "{said}");
+            let stderr = mistaken(&home.command(&[command]));
+            let (stderr_lowercase, why_low) = (stderr.to_lowercase(), why.to_lowercase());
+            assert!(
+                stderr.contains(key) && stderr_lowercase.contains(&why_low),
+                "{key} and {why} in\n{stderr}"
+            );
+            assert!(stderr.contains("One mistake in the configuration"), "{stderr}");
         }
         assert!(!home.storage().exists(), "nothing was started");
     }
@@ -111,9 +114,9 @@ fn every_certificate_with_another_ones_key_is_a_mistake_of_the_configuration() {
     let text = std::fs::read_to_string(home.config()).unwrap().replacen("[listen]", &https, 1);
     std::fs::write(home.config(), text).unwrap();
     for command in ["check", "run"] {
-        let said = mistaken(&home.command(&[command]));
+        let stderr = mistaken(&home.command(&[command]));
         for word in ["listen.https: The key", "providers.a.client_certificate: The key", "2 mistakes"] {
-            assert!(said.contains(word), "{word} is missing in\n{said}");
+            assert!(stderr.contains(word), "{word} is missing in\n{stderr}");
         }
     }
     assert!(!home.storage().exists(), "nothing was started");
@@ -132,8 +135,8 @@ fn check_lists_the_contents_of_a_valid_configuration() {
     home.write(&block("FR", OFFER));
     let good = home.command(&["check"]);
     assert!(good.status.success(), "{}", complaint(&good));
-    let said = String::from_utf8(good.stdout).unwrap();
-    assert!(said.contains("is valid") && said.contains("C, France"), "{said}");
+    let stdout = String::from_utf8(good.stdout).unwrap();
+    assert!(stdout.contains("is valid") && stdout.contains("C, France"), "{stdout}");
     assert!(!home.storage().exists());
 }
 
@@ -142,8 +145,8 @@ fn a_file_that_is_not_there_or_no_toml_is_named() {
     assert!(mistaken(&ended(&["run", "--config", "/none/such.toml"])).contains("/none/such.toml"));
     let home = Home::new();
     home.write("[[models]\n");
-    let said = mistaken(&home.command(&["check"]));
-    assert!(said.contains("penstock.toml:7"), "{said}");
+    let stderr = mistaken(&home.command(&["check"]));
+    assert!(stderr.contains("penstock.toml:7"), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,16 +155,16 @@ async fn a_taken_port_and_a_held_store_are_one_sentence_each() {
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
     let running = home.run().await;
-    let said = refused(&home.command(&["run"]));
-    assert_eq!(said.trim(), format!("listen.http: {} is already in use by another process.", home.http));
+    let stderr = refused(&home.command(&["run"]));
+    assert_eq!(stderr.trim(), format!("listen.http: {} is already in use by another process.", home.http));
     let other = home.path().join("other.toml");
     let written = std::fs::read_to_string(home.config()).unwrap();
     let moved = written
         .replace(&home.http.to_string(), &address().to_string())
         .replace(&home.admin.to_string(), &address().to_string());
     std::fs::write(&other, moved).unwrap();
-    let said = refused(&ended(&["run", "--config", other.to_str().unwrap()]));
-    assert!(said.contains("is open in another process") && said.trim().lines().count() == 1, "{said}");
+    let stderr = refused(&ended(&["run", "--config", other.to_str().unwrap()]));
+    assert!(stderr.contains("is open in another process") && stderr.trim().lines().count() == 1, "{stderr}");
     assert_eq!(home.admin().get("/readyz").await.status, 200, "the first is not disturbed");
     drop(running);
 }
@@ -193,14 +196,14 @@ async fn hangup_swaps_a_good_configuration_in_and_keeps_the_old_one_otherwise() 
     let (client, _) = home.key();
     home.write(&catalogue(&second, "").replace("\"FR\"", "\"US\""));
     running.signal("HUP");
-    running.until_said("reload_refused").await;
+    running.wait_for_line("reload_refused").await;
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
     assert_eq!((first.calls(), second.calls()), (1, 0));
-    let told = home.command(&["reload"]);
-    assert!(refused(&told).contains("country"), "{}", complaint(&told));
+    let reloaded = home.command(&["reload"]);
+    assert!(refused(&reloaded).contains("country"), "{}", complaint(&reloaded));
     home.write(&catalogue(&second, ""));
     running.signal("HUP");
-    running.until_said("\"reloaded\"").await;
+    running.wait_for_line("\"reloaded\"").await;
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
     assert_eq!((first.calls(), second.calls()), (1, 1));
 }
@@ -217,17 +220,17 @@ async fn settings_that_need_a_restart_are_reported_at_each_reload() {
     let moved = text.replace(&format!("http = \"{}\"", home.http), &format!("http = \"{}\"", address()));
     std::fs::write(home.config(), &moved).unwrap();
     for _ in 0..2 {
-        let told = home.command(&["reload"]);
-        let warned = complaint(&told);
-        assert!(told.status.success(), "{warned}");
+        let reloaded = home.command(&["reload"]);
+        let warned = complaint(&reloaded);
+        assert!(reloaded.status.success(), "{warned}");
         assert!(warned.contains("listen.http, process.threads take effect at the next start"), "{warned}");
     }
     std::fs::write(home.config(), text).unwrap();
     home.write(&threads(1));
-    let told = home.command(&["reload"]);
-    assert!(told.status.success() && complaint(&told).is_empty(), "{}", complaint(&told));
-    until("all lines", || running.said().matches("\"reloaded\"").count() == 3).await;
-    assert_eq!(running.said().matches("reload_waits_for_start").count(), 2, "{}", running.said());
+    let reloaded = home.command(&["reload"]);
+    assert!(reloaded.status.success() && complaint(&reloaded).is_empty(), "{}", complaint(&reloaded));
+    until("all lines", || running.output().matches("\"reloaded\"").count() == 3).await;
+    assert_eq!(running.output().matches("reload_waits_for_start").count(), 2, "{}", running.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -249,14 +252,14 @@ async fn a_reload_does_or_names_all_that_is_new() {
          [process]\nwatch = \"50ms\"\ncore_dumps = true\n[log]\nlevel = \"info\"\nformat = \"text\"\n{catalogue}",
         pepper.display()
     ));
-    let told = home.command(&["reload"]);
+    let reloaded = home.command(&["reload"]);
     let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps take effect";
-    assert!(complaint(&told).contains(named), "{}", complaint(&told));
+    assert!(complaint(&reloaded).contains(named), "{}", complaint(&reloaded));
     // From now on request lines are logged, as text.
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
-    running.until_said("event=request").await;
-    assert!(!running.said().contains("\"event\":\"request\""), "{}", running.said());
-    let reloads = || running.said().matches("event=reloaded").count();
+    running.wait_for_line("event=request").await;
+    assert!(!running.output().contains("\"event\":\"request\""), "{}", running.output());
+    let reloads = || running.output().matches("event=reloaded").count();
     let before = reloads();
     let mut change = 0;
     let mut changed = || {
@@ -275,21 +278,21 @@ async fn reload_warnings_are_logged_and_returned_to_the_caller() {
     let running = home.run().await;
     let odd = "[[models]]\nid = \"lonely\"\nkind = \"chat\"\ncontext_length = 1000\n";
     home.write(&format!("{odd}{}", catalogue(&provider, "")));
-    let told = home.command(&["reload"]);
-    let warned = complaint(&told);
-    assert!(told.status.success() && warned.starts_with("warning: "), "{warned}");
+    let reloaded = home.command(&["reload"]);
+    let warned = complaint(&reloaded);
+    assert!(reloaded.status.success() && warned.starts_with("warning: "), "{warned}");
     assert!(
         warned.contains("penstock.toml:7: models.lonely") && warned.contains("No provider offers"),
         "{warned}"
     );
-    running.until_said("config_warning").await;
-    let said = running.said();
-    let lines: Vec<Value> = said
+    running.wait_for_line("config_warning").await;
+    let log = running.output();
+    let lines: Vec<Value> = log
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{said}")))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}\n{log}")))
         .collect();
     let event = lines.iter().find(|line| line["event"] == "config_warning" && line["key"] == "models.lonely");
-    let event = event.unwrap_or_else(|| panic!("no event names the model: {said}"));
+    let event = event.unwrap_or_else(|| panic!("no event names the model: {log}"));
     assert_eq!((&event["level"], &event["line"]), (&json!("warn"), &json!("7")));
 }
 
@@ -319,7 +322,7 @@ async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     let answer = within("the end", open.finish()).await;
     assert_eq!(answer.streamed_text(), "One two");
     penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
-    assert_eq!(running.until_ended().await.code(), Some(0), "{}", running.said());
+    assert_eq!(running.until_ended().await.code(), Some(0), "{}", running.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -328,15 +331,15 @@ async fn after_a_kill_keys_still_work_and_revoked_ones_do_not() {
     let home = Home::new();
     home.write(&catalogue(&provider, ""));
     let running = home.run().await;
-    let (kept, _) = home.key();
+    let (active, _) = home.key();
     let (gone, id) = home.key();
     assert!(home.command(&["keys", "revoke", &id]).status.success());
     let (late, _) = home.key();
     running.kill().await;
     let (offline, _) = home.key();
     let again = home.run().await;
-    for client in [&kept, &late, &offline] {
-        assert_eq!(client.post(CHAT, &ask()).await.status, 200, "{}", again.said());
+    for client in [&active, &late, &offline] {
+        assert_eq!(client.post(CHAT, &ask()).await.status, 200, "{}", again.output());
     }
     assert_eq!(gone.post(CHAT, &ask()).await.status, 401);
 }
@@ -365,9 +368,9 @@ async fn check_warns_of_unknown_names_in_keys() {
     assert!(made.status.success(), "{}", complaint(&made));
     let id = String::from_utf8(made.stdout).unwrap()["sk-svc-".len()..][..16].to_owned();
     let checked = home.command(&["check"]);
-    let said = complaint(&checked);
-    assert!(checked.status.success(), "{said}");
-    assert!(said.contains(&format!("warning: Key {id}: models: gone matches no model")), "{said}");
+    let stderr = complaint(&checked);
+    assert!(checked.status.success(), "{stderr}");
+    assert!(stderr.contains(&format!("warning: Key {id}: models: gone matches no model")), "{stderr}");
     // A running gateway has the store open: the output names the command that can check the keys.
     let running = home.run().await;
     let checked = home.command(&["check"]);
@@ -378,16 +381,16 @@ async fn check_warns_of_unknown_names_in_keys() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_has_a_line_when_requested() {
     let provider = Provider::start().await;
-    for (level, told) in [("debug", true), ("info", false)] {
+    for (level, is_logged) in [("debug", true), ("info", false)] {
         let home = Home::new();
         home.write(&format!("[log]\nlevel = \"{level}\"\n{}", catalogue(&provider, "")));
         let running = home.run().await;
         let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
         assert_eq!(home.key().0.post("/v1/chat/completions", &ask).await.status, 200);
-        running.until_said("\"event\":\"request\"").await;
-        let said = running.said();
-        let line = said.lines().find(|line| line.contains("\"event\":\"attempt\""));
-        assert_eq!(line.is_some(), told, "{said}");
+        running.wait_for_line("\"event\":\"request\"").await;
+        let log = running.output();
+        let line = log.lines().find(|line| line.contains("\"event\":\"attempt\""));
+        assert_eq!(line.is_some(), is_logged, "{log}");
         for member in
             line.iter().flat_map(|_| ["\"provider\":\"a\"", "\"model\":\"m\"", "\"outcome\":\"ok\""])
         {

@@ -166,10 +166,12 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
             tasks.spawn(async move { client.post("/v1/chat/completions", &ask).await });
         }
         let live = running.gateway.app.config_snapshot();
-        let seats = &live.offers[0].provider.concurrency;
+        let concurrency = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
-        until("all to wait", || seats.in_flight() == working && seats.waiting() == 40 - working).await;
-        let over = until("all slots to be free", || seats.in_flight() == 0 && seats.waiting() == 0);
+        until("all to wait", || concurrency.in_flight() == working && concurrency.waiting() == 40 - working)
+            .await;
+        let over =
+            until("all slots to be free", || concurrency.in_flight() == 0 && concurrency.waiting() == 0);
         let_go(&go, over).await;
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
         assert_eq!(running.gateway.app.in_flight_exchanges(), 40, "they wait for the end of the rest");
@@ -190,11 +192,11 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
         tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await.status })
     };
     let live = running.gateway.app.config_snapshot();
-    let seats = &live.offers[0].provider.concurrency;
+    let concurrency = &live.offers[0].provider.concurrency;
     let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
-    until("all to wait", || seats.waiting() == 39).await;
+    until("all to wait", || concurrency.waiting() == 39).await;
     let two = [send(&other), send(&other)];
-    until("both to wait", || seats.waiting() == 41).await;
+    until("both to wait", || concurrency.waiting() == 41).await;
     // Order: the running request, one of its account, one of the other account, and the same again.
     for call in 2..=6 {
         go.notify_one();

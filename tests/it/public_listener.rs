@@ -26,11 +26,11 @@ async fn the_first_page_links_to_the_api_description() {
     assert_eq!((described.status, described.header("content-type")), (200, Some("application/json")));
     let described = described.json();
     assert_eq!(described["openapi"], "3.1.0");
-    let kept: Value = serde_json::from_str(include_str!("../../docs/openapi.json")).unwrap();
-    assert!(described == kept, "docs/openapi.json is not what is served");
+    let documented: Value = serde_json::from_str(include_str!("../../docs/openapi.json")).unwrap();
+    assert!(described == documented, "docs/openapi.json is not what is served");
     assert_eq!(nobody.get("/v1/models").await.status, 401, "all else asks for a key");
-    let wrong = nobody.send("POST", "/", &[], b"{}").await;
-    assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET")));
+    let refused = nobody.send("POST", "/", &[], b"{}").await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -191,12 +191,12 @@ async fn the_log_has_the_names_that_a_client_gave_and_no_health_checks() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).to_string();
     let answer = client.send("POST", "/v1/chat/completions", &headers, body.as_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    running.until_said("client_request_id").await;
-    let said = running.said();
-    let line = said.lines().find(|line| line.contains("client_request_id")).unwrap();
+    running.wait_for_line("client_request_id").await;
+    let log = running.output();
+    let line = log.lines().find(|line| line.contains("client_request_id")).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(line["id"].as_str(), answer.header("x-request-id"));
     let named = ["client_request_id", "traceparent", "tracestate"].map(|name| line[name].as_str().unwrap());
     assert_eq!(named, ["mine7", parent, "a=1"]);
-    assert!(!said.contains("\"health\""), "{said}");
+    assert!(!log.contains("\"health\""), "{log}");
 }

@@ -12,12 +12,12 @@ fn published(id: &str) -> (Value, Value, Value) {
     let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let vector = all["vectors"].as_array().unwrap().iter().find(|vector| vector["id"] == id).unwrap().clone();
     let model = all["models"][vector["inputs"]["model"].as_str().unwrap()].clone();
-    let place = all["providers"][vector["inputs"]["provider"].as_str().unwrap()].clone();
-    (vector, model, place)
+    let site = all["providers"][vector["inputs"]["provider"].as_str().unwrap()].clone();
+    (vector, model, site)
 }
 
 /// A gateway whose model and provider are those of the vector.
-async fn gateway(kind: &str, provider: &Provider, vector: &Value, model: &Value, place: &Value) -> Running {
+async fn gateway(kind: &str, provider: &Provider, vector: &Value, model: &Value, site: &Value) -> Running {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let price = decimal(&model["p_in"]) / Decimal::from(100);
     let toml = format!(
@@ -27,9 +27,9 @@ async fn gateway(kind: &str, provider: &Provider, vector: &Value, model: &Value,
          base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"published\"\n",
         text(&model["active"]),
         text(&vector["inputs"]["provider"]),
-        text(&place["location"]),
-        text(&place["pue"]),
-        text(&place["wue"]),
+        text(&site["location"]),
+        text(&site["pue"]),
+        text(&site["wue"]),
         provider.address,
     );
     Bench::new().more(&toml).start().await
@@ -41,19 +41,19 @@ fn decimal(value: &Value) -> Decimal {
 }
 
 async fn tells(id: &str, kind: &str, path: &str, ask: Value, script: impl Fn(u64) -> Script) {
-    let (vector, model, place) = published(id);
+    let (vector, model, site) = published(id);
     let provider = Provider::start().await;
     provider.always(script(vector["inputs"]["usage"]["in"].as_u64().unwrap()));
-    let running = gateway(kind, &provider, &vector, &model, &place).await;
+    let running = gateway(kind, &provider, &vector, &model, &site).await;
     let answer = running.client.post(path, &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let answer = answer.json();
     for object in ["environment_impact", "billing_cost"] {
         for (name, value) in vector[object].as_object().unwrap() {
-            let told = &answer[object][name];
+            let reported = &answer[object][name];
             match value.as_str().unwrap().parse::<Decimal>() {
-                Ok(number) => assert_eq!(decimal(told), number, "{id} {object}.{name}"),
-                Err(_) => assert_eq!(told, value, "{id} {object}.{name}"),
+                Ok(number) => assert_eq!(decimal(reported), number, "{id} {object}.{name}"),
+                Err(_) => assert_eq!(reported, value, "{id} {object}.{name}"),
             }
         }
     }

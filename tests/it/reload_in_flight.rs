@@ -82,11 +82,11 @@ async fn a_crowd_gets_the_same_answers_through_reload_after_reload() {
                 while !over.load(Ordering::SeqCst) {
                     let answer = client.post(CHAT, &ask).await;
                     assert_eq!(answer.status, 200, "{}", answer.text());
-                    let said = match answer.header("content-type") {
+                    let text = match answer.header("content-type") {
                         Some(kind) if kind.starts_with("text/event-stream") => answer.streamed_text(),
                         _ => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
                     };
-                    assert_eq!((said.as_str(), answer.whole), ("Hello", true), "{}", answer.text());
+                    assert_eq!((text.as_str(), answer.whole), ("Hello", true), "{}", answer.text());
                     answered.fetch_add(1, Ordering::SeqCst);
                 }
             })

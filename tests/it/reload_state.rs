@@ -38,8 +38,8 @@ async fn a_permit_remains_taken_after_a_reload() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
-    let bench = |seats: u32| {
-        let lines = format!("max_in_flight = {seats}");
+    let bench = |max_in_flight: u32| {
+        let lines = format!("max_in_flight = {max_in_flight}");
         Bench::new().settings("[overload]\nwait = \"50ms\"").provider_with("a", &provider, &lines, "")
     };
     let running = bench(1).start().await;

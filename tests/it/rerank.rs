@@ -44,8 +44,8 @@ async fn an_answer_has_the_contracts_shape_and_both_objects() {
     assert_eq!(body["usage"], json!({"total_tokens": 31}));
     assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0031");
     let joules = 31.0 * 0.0072 * 8.0 * 1.30 * 1.12 * 1.16;
-    let told = body["environment_impact"]["energy_kwh"].as_f64().unwrap();
-    assert!((told - joules / 3.6e6).abs() < 1e-12, "{told}");
+    let reported = body["environment_impact"]["energy_kwh"].as_f64().unwrap();
+    assert!((reported - joules / 3.6e6).abs() < 1e-12, "{reported}");
     assert_eq!(answer.header("x-penstock-flavor"), Some("balanced"));
     assert_eq!(provider.last().path, "/v1/rerank");
     assert_eq!(

@@ -111,10 +111,10 @@ async fn the_form_of_a_stream_makes_no_difference_to_clients() {
     ];
     let expected = clean(&pair.under(Vec::new(), &stream()).await);
     for faults in forms {
-        let said = clean(&pair.under(faults.clone(), &stream()).await);
-        assert_eq!(said.0, expected.0, "{faults:?}");
-        assert_eq!(said.1["environment_impact"], expected.1["environment_impact"], "{faults:?}");
-        assert_eq!(said.1["billing_cost"], expected.1["billing_cost"], "{faults:?}");
+        let received = clean(&pair.under(faults.clone(), &stream()).await);
+        assert_eq!(received.0, expected.0, "{faults:?}");
+        assert_eq!(received.1["environment_impact"], expected.1["environment_impact"], "{faults:?}");
+        assert_eq!(received.1["billing_cost"], expected.1["billing_cost"], "{faults:?}");
     }
 }
 
@@ -133,9 +133,9 @@ async fn nothing_that_a_provider_adds_reaches_the_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_that_is_nowhere_is_counted_by_the_gateway() {
     let pair = GatewayWithProvider::start().await;
-    let (told, silent) = pair.both(vec![SimulatedFault::NoUsage {}], &stream()).await;
-    let (told, silent) = (clean(&told), clean(&silent));
-    assert_eq!(told.0, silent.0);
+    let (reported, silent) = pair.both(vec![SimulatedFault::NoUsage {}], &stream()).await;
+    let (reported, silent) = (clean(&reported), clean(&silent));
+    assert_eq!(reported.0, silent.0);
     assert!(silent.1["environment_impact"]["provenance"].to_string().contains("gateway"), "{}", silent.1);
     let plain = pair.under(vec![SimulatedFault::NoUsage {}], &plain()).await.json();
     assert!(plain["usage"]["completion_tokens"].as_u64().unwrap() > 0, "{plain}");
@@ -174,8 +174,8 @@ async fn a_huge_event_passes_whole() {
             &stream(),
         )
         .await;
-    let (said, _) = clean(&answer);
-    assert!(said.len() > 3 << 20, "{}", said.len());
+    let (text, _) = clean(&answer);
+    assert!(text.len() > 3 << 20, "{}", text.len());
     let longest = answer
         .events()
         .iter()
@@ -288,9 +288,9 @@ async fn two_candidates_stay_apart() {
             let mine = |choice: &&Value| choice["index"] == index;
             let events = answer.events();
             let choices = events.iter().flat_map(|event| event["choices"].as_array().unwrap());
-            let said: String =
+            let text: String =
                 choices.filter(mine).filter_map(|choice| choice["delta"]["content"].as_str()).collect();
-            assert!(said.starts_with("This is a simulated answer"), "{index}: {said}");
+            assert!(text.starts_with("This is a simulated answer"), "{index}: {text}");
         }
     }
     ask["stream"] = json!(false);

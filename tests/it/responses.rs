@@ -221,10 +221,10 @@ async fn errors_have_the_envelope_and_the_members_of_the_dialect() {
         {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]);
     let mut format = ask(false);
     format["text"] = json!({"format": {"type": "json_object"}});
-    let mut wrong = ask(false);
-    wrong["input"] =
+    let mut invalid = ask(false);
+    invalid["input"] =
         json!([{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "x"}]}]);
-    for (body, param) in [(image, "input"), (format, "text.format"), (wrong, "input[0].content[1].type")] {
+    for (body, param) in [(image, "input"), (format, "text.format"), (invalid, "input[0].content[1].type")] {
         let answer = running.client.post(RESPONSES, &body).await;
         let error = answer.json()["error"].clone();
         assert_eq!((answer.status, error["param"].as_str()), (400, Some(param)), "{error}");

@@ -108,11 +108,11 @@ async fn the_callers_own_fault_is_passed_on_and_not_routed_around() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_providers_context_window_error_has_both_numbers() {
     let provider = Provider::start().await;
-    let said = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens \
+    let message = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens \
         (9000 in the messages, 0 in the completion). Please reduce the length.";
     provider.always(json_answer(
         400,
-        &json!({"error": {"message": said, "type": "BadRequestError", "code": 400}}),
+        &json!({"error": {"message": message, "type": "BadRequestError", "code": 400}}),
     ));
     let running = Bench::new().model("context_length = 8192").provider("a", &provider).start().await;
     let answer = running.chat().await;

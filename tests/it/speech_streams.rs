@@ -76,9 +76,9 @@ async fn audio_reaches_the_client_while_the_provider_speaks() {
         let mut open = running.client.stream_until(SPEECH, &body, marker).await;
         let answer = crate::harness::batch_jobs::let_go(&go, open.finish()).await;
         assert_eq!(answer.status, 200);
-        let (events, said) =
+        let (events, audio) =
             if format == "sse" { events(&answer.body) } else { (Vec::new(), answer.body.clone()) };
-        assert_eq!(said, sound, "{format}");
+        assert_eq!(audio, sound, "{format}");
         if format == "audio" {
             assert_eq!(answer.header("content-type"), Some("audio/wav"));
             assert_eq!(answer.header("content-length"), None);
@@ -107,8 +107,8 @@ async fn a_stream_is_the_same_however_it_is_cut() {
             provider.then(ended(chunks(sound.chunks(size))));
             let answer = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
-            let said = if format == "sse" { events(&answer.body).1 } else { answer.body };
-            assert!(said == sound, "{size} {format}");
+            let audio = if format == "sse" { events(&answer.body).1 } else { answer.body };
+            assert!(audio == sound, "{size} {format}");
         }
     }
 }
@@ -153,8 +153,8 @@ async fn a_broken_stream_is_cut_or_ends_with_an_error_and_is_not_charged() {
     assert_eq!(other.calls(), 0, "another engine does not go on in the middle of a word");
     let answer =
         running.client.post(SPEECH, &ask(&json!({"model": "m:price", "stream_format": "sse"}))).await;
-    let (events, said) = events(&answer.body);
-    assert_eq!(said, &sound[..8_000]);
+    let (events, audio) = events(&answer.body);
+    assert_eq!(audio, &sound[..8_000]);
     assert!(events.last().unwrap()["error"]["message"].is_string(), "{}", answer.text());
     assert!(events.iter().all(|event| event["type"] != "speech.audio.done"));
     assert_eq!(charged(&running), 0);

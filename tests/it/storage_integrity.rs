@@ -35,10 +35,10 @@ async fn a_lost_pepper_and_a_lost_folder_of_files_keep_the_gateway_from_starting
     let refused = async |what: &str| {
         let mut process = home.spawn();
         within("the process to end", process.until_ended()).await;
-        assert!(process.said().contains(what), "{}", process.said());
+        assert!(process.output().contains(what), "{}", process.output());
     };
     let pepper = home.storage().join("pepper");
-    let kept = std::fs::read(&pepper).unwrap();
+    let original = std::fs::read(&pepper).unwrap();
     std::fs::remove_file(&pepper).unwrap();
     refused("The pepper ").await;
     assert!(!pepper.exists());
@@ -46,7 +46,7 @@ async fn a_lost_pepper_and_a_lost_folder_of_files_keep_the_gateway_from_starting
     assert!(!listed.status.success() && complaint(&listed).contains("is missing"), "{}", complaint(&listed));
     std::fs::write(&pepper, "0f".repeat(32)).unwrap();
     refused("is not the one").await;
-    std::fs::write(&pepper, kept).unwrap();
+    std::fs::write(&pepper, original).unwrap();
     let (files, away) = (home.storage().join("files"), home.storage().join("away"));
     std::fs::rename(&files, &away).unwrap();
     refused("is it mounted?").await;
@@ -113,11 +113,11 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
     let found = home.command(&["credits", "verify"]);
     assert!(complaint(&found).contains("is missing") && !ledger.exists(), "{}", complaint(&found));
     let mut process = home.run().await;
-    process.until_said("ledger_copy_healed").await;
+    process.wait_for_line("ledger_copy_healed").await;
     process.signal("TERM");
     process.until_ended().await;
     assert_eq!(std::fs::read(&copy).unwrap(), whole);
-    let line = process.said();
+    let line = process.output();
     let line = line.lines().find(|line| line.contains("ledger_copy_healed")).unwrap();
     assert!(line.contains("error") && line.contains("0 of"), "{line}");
     assert!(home.command(&["credits", "verify"]).status.success());
@@ -145,11 +145,11 @@ async fn a_reload_reports_its_changes() {
     written(3, "sk-first");
     assert!(reload().contains("  routing.attempts: 4 -> 3\n"));
     written(3, "sk-second");
-    let said = reload();
-    assert!(said.contains("  providers.a.api_key: *** -> ***\n") && !said.contains("sk-"), "{said}");
-    process.until_said("routing.attempts: 4 -> 3").await;
-    process.until_said("providers.a.api_key: *** -> ***").await;
-    assert!(!process.said().contains("sk-first") && !process.said().contains("sk-second"));
+    let changes = reload();
+    assert!(changes.contains("  providers.a.api_key: *** -> ***\n") && !changes.contains("sk-"), "{changes}");
+    process.wait_for_line("routing.attempts: 4 -> 3").await;
+    process.wait_for_line("providers.a.api_key: *** -> ***").await;
+    assert!(!process.output().contains("sk-first") && !process.output().contains("sk-second"));
     process.signal("TERM");
     process.until_ended().await;
 }
@@ -182,13 +182,13 @@ fn without_a_configuration_nothing_is_made_where_no_demo_was_started() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_requests_keep_their_simulated_providers_at_a_stop() {
-    let place = address();
+    let simulated_address = address();
     let simulated = format!(
-        "[[simulated]]\nname = \"s\"\naddress = \"{place}\"\nfirst_token = \"10ms\"\ntokens_per_second = 20\n"
+        "[[simulated]]\nname = \"s\"\naddress = \"{simulated_address}\"\nfirst_token = \"10ms\"\ntokens_per_second = 20\n"
     );
     let running = Bench::new()
         .more(&simulated)
-        .provider_at("s", &format!("http://{place}/v1"), PATIENT, "")
+        .provider_at("s", &format!("http://{simulated_address}/v1"), PATIENT, "")
         .start()
         .await;
     let mut ask = running.ask_stream();
@@ -199,5 +199,5 @@ async fn open_requests_keep_their_simulated_providers_at_a_stop() {
     assert!(answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
     assert!(!answer.text().contains("error"), "{}", answer.text());
     within("the stop", stopping).await.unwrap();
-    assert!(std::net::TcpStream::connect(place).is_err(), "the provider has ended, too");
+    assert!(std::net::TcpStream::connect(simulated_address).is_err(), "the provider has ended, too");
 }

@@ -29,10 +29,10 @@ fn output_text(output: &Output) -> String {
 }
 
 fn refused(output: &Output, why: &str) -> String {
-    let said = complaint(output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(why) && said.trim_end().ends_with('.'), "{why} is missing in {said}");
-    said
+    let stderr = complaint(output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(why) && stderr.trim_end().ends_with('.'), "{why} is missing in {stderr}");
+    stderr
 }
 
 fn vault(home: &Home) -> Stores {
@@ -114,8 +114,8 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     for id in ["a", "b", "c"] {
         incoming.push(line(id).as_bytes()).unwrap();
     }
-    let said = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
-    let input = files.store_upload(incoming, owner, said, NOW).unwrap();
+    let fields = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
+    let input = files.store_upload(incoming, owner, fields, NOW).unwrap();
     let fresh = files.new_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
     let mut writer = files.open_output(&fresh).unwrap();
     for id in ["a", "b"] {
@@ -187,18 +187,18 @@ async fn verification_covers_everything_and_names_each_error() {
         refused(&all.store(&["verify"]), "its contents are damaged");
         flip_byte(&all.input, at);
     }
-    let kept = fs::read(&all.output).unwrap();
-    fs::File::options().write(true).open(&all.output).unwrap().set_len(kept.len() as u64 - 1).unwrap();
+    let original = fs::read(&all.output).unwrap();
+    fs::File::options().write(true).open(&all.output).unwrap().set_len(original.len() as u64 - 1).unwrap();
     refused(&all.store(&["verify"]), "its contents are damaged");
     fs::write(&all.output, [result("a"), result("a")].concat()).unwrap();
     refused(&all.store(&["verify"]), "for the second time");
     fs::write(&all.output, [result("a"), result("d")].concat()).unwrap();
     refused(&all.store(&["verify"]), "unknown custom_id");
-    fs::write(&all.output, &kept).unwrap();
-    let aside = all.input.with_extension("gone");
-    fs::rename(&all.input, &aside).unwrap();
+    fs::write(&all.output, &original).unwrap();
+    let moved = all.input.with_extension("gone");
+    fs::rename(&all.input, &moved).unwrap();
     refused(&all.store(&["verify"]), "its contents are missing");
-    fs::rename(&aside, &all.input).unwrap();
+    fs::rename(&moved, &all.input).unwrap();
     for (why, counts) in [
         ("2 lines are marked as finished, and 1 are counted", BatchCounts { failed: 0, ..all.batch.counts }),
         ("add up to 4 of 3 lines", BatchCounts { cancelled: 2, ..all.batch.counts }),
@@ -293,8 +293,8 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     let folder = all.home.path().join("saved");
     let saved = all.store(&["repair", "--to", folder.to_str().unwrap()]);
     refused(&saved, "its contents are damaged");
-    let told = String::from_utf8(saved.stdout).unwrap();
-    assert!(told.contains("written again from its second copy"), "{told}");
+    let stdout = String::from_utf8(saved.stdout).unwrap();
+    assert!(stdout.contains("written again from its second copy"), "{stdout}");
     let written = fs::read_to_string(all.home.config()).unwrap();
     fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
     assert_eq!(output_text(&all.home.command(&["credits", "export"])), before);

@@ -20,15 +20,15 @@ async fn home() -> (Home, Provider) {
 /// Returns the names of the progress stages, one per line; each line states an amount with its unit.
 fn stages(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", complaint(output));
-    let said = complaint(output);
-    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
+    let stderr = complaint(output);
+    assert!(!stderr.contains(['\r', '\x1b']), "{stderr:?}");
     let units = ["rows", "entries", "batches", "bytes", "KiB", "MiB"];
     let stage = |line: &str| {
         let (name, amount) = line.split_once(": ").unwrap();
         assert!(units.iter().any(|unit| amount.contains(unit)) && amount.ends_with(" s."), "{line}");
         name.to_owned()
     };
-    said.lines().map(stage).collect()
+    stderr.lines().map(stage).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -63,10 +63,10 @@ async fn a_stored_response_is_retrieved_continued_and_deleted() {
         body["instructions"] = json!("Be long.");
         let second = response(&client.post(RESPONSES, &body).await);
         assert_eq!(second["previous_response_id"], first["id"]);
-        let said = first["output"][0]["content"][0]["text"].clone();
+        let reply = first["output"][0]["content"][0]["text"].clone();
         let sent = provider.last().json()["messages"].clone();
         let expected = json!([{"role": "system", "content": "Be long."}, {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": said}, {"role": "user", "content": "More"}]);
+            {"role": "assistant", "content": reply}, {"role": "user", "content": "More"}]);
         assert_eq!(sent, expected);
 
         // Each response stores its complete conversation, so earlier responses may be deleted.
@@ -84,7 +84,7 @@ async fn a_stored_response_is_retrieved_continued_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_without_the_setting_stores_nothing_and_is_told_so() {
+async fn a_key_without_the_setting_stores_nothing_and_its_continuation_is_refused() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = response(&running.client.post(RESPONSES, &ask(false, "Hi")).await);
@@ -292,7 +292,7 @@ async fn a_stored_response_outlives_a_kill_and_is_in_no_log_and_no_file_in_clear
     assert_eq!(assert_encrypted(home.path()), 2);
     client.send("DELETE", &path(&first), &[], b"").await;
     assert_eq!(assert_encrypted(home.path()), 1);
-    process.until_said("\"event\":\"request\"").await;
+    process.wait_for_line("\"event\":\"request\"").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,7 +172,7 @@ impl SplitStream {
 }
 
 async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
-    let (mut asked, mut room) = (Vec::new(), [0; 16 * 1024]);
+    let (mut asked, mut buffer) = (Vec::new(), [0; 16 * 1024]);
     let whole = |asked: &[u8]| {
         let text = String::from_utf8_lossy(asked).to_ascii_lowercase();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -180,9 +180,9 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
         body.len() >= length.parse().unwrap()
     };
     while !whole(&asked) {
-        let read = socket.read(&mut room).await.unwrap();
+        let read = socket.read(&mut buffer).await.unwrap();
         assert!(read > 0, "a request comes whole");
-        asked.extend_from_slice(&room[..read]);
+        asked.extend_from_slice(&buffer[..read]);
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -196,7 +196,7 @@ async fn over_h1(mut socket: TcpStream, events: Events, draws: SeededRandom) {
         }
     }
     socket.write_all(b"0\r\n\r\n").await.unwrap();
-    while matches!(socket.read(&mut room).await, Ok(1..)) {}
+    while matches!(socket.read(&mut buffer).await, Ok(1..)) {}
 }
 
 async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
@@ -211,8 +211,8 @@ async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
     while let Some(mut piece) = pieces.next() {
         while !piece.is_empty() {
             stream.reserve_capacity(piece.len());
-            let room = poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
-            stream.send_data(piece.split_to(room.min(piece.len())), false).unwrap();
+            let capacity = poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
+            stream.send_data(piece.split_to(capacity.min(piece.len())), false).unwrap();
         }
     }
     stream.send_data(Bytes::new(), true).unwrap();

@@ -102,14 +102,14 @@ async fn a_sound_comes_back_as_text_with_both_objects() {
     ];
     let answer = send(&running, &sent).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let told = answer.json();
-    assert_eq!(told["text"], "Guten Tag. Ja.");
-    assert_eq!((&told["language"], told["duration"].as_f64()), (&json!("de"), Some(2.0)));
-    assert_eq!(told["usage"], json!({"type": "duration", "seconds": 2}));
-    assert_eq!(told["environment_impact"]["location"], "Köln, Germany");
-    assert_eq!(told["environment_impact"]["country"], "DE");
+    let transcript = answer.json();
+    assert_eq!(transcript["text"], "Guten Tag. Ja.");
+    assert_eq!((&transcript["language"], transcript["duration"].as_f64()), (&json!("de"), Some(2.0)));
+    assert_eq!(transcript["usage"], json!({"type": "duration", "seconds": 2}));
+    assert_eq!(transcript["environment_impact"]["location"], "Köln, Germany");
+    assert_eq!(transcript["environment_impact"]["country"], "DE");
     // Two seconds at 0.006 EUR a minute: 0.0002 EUR, 0.02 credits.
-    assert_eq!(told["billing_cost"]["credits"], json!(0.02));
+    assert_eq!(transcript["billing_cost"]["credits"], json!(0.02));
     assert_eq!(
         (answer.header("x-penstock-provider"), answer.header("x-penstock-flavor")),
         (Some("a"), Some("eco"))
@@ -176,9 +176,12 @@ async fn text_and_subtitles_carry_both_objects_as_headers() {
     }
     let sent: [Part<'_>; 3] =
         [("model", false, b"w"), ("response_format", false, b"verbose_json"), ("file", true, &mp3)];
-    let told = send(&running, &sent).await.json();
-    assert_eq!((told["segments"][1]["end"].as_f64(), told["language"].as_str()), (Some(2.0), Some("de")));
-    assert!(told["billing_cost"].is_object());
+    let transcript = send(&running, &sent).await.json();
+    assert_eq!(
+        (transcript["segments"][1]["end"].as_f64(), transcript["language"].as_str()),
+        (Some(2.0), Some("de"))
+    );
+    assert!(transcript["billing_cost"].is_object());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,11 +191,11 @@ async fn ten_minutes_use_the_energy_of_the_published_vector() {
     let running = hears(&[("a", &provider, "")]).start().await;
     let mut flac = sounds::flac(600 * 44_100);
     flac.resize(2000, 0);
-    let told = send(&running, &[("model", false, b"w"), ("file", true, &flac)]).await.json();
+    let transcript = send(&running, &[("model", false, b"w"), ("file", true, &flac)]).await.json();
     // V08: 600 seconds of sound in Germany at a PUE of 1.30.
-    assert_eq!(told["environment_impact"]["energy_kwh"].to_string(), "0.000630933333");
-    assert_eq!(told["environment_impact"]["carbon_g_co2"].to_string(), "0.2157792");
-    assert_eq!(told["usage"]["seconds"], json!(600));
+    assert_eq!(transcript["environment_impact"]["energy_kwh"].to_string(), "0.000630933333");
+    assert_eq!(transcript["environment_impact"]["carbon_g_co2"].to_string(), "0.2157792");
+    assert_eq!(transcript["usage"]["seconds"], json!(600));
     let line = "penstock_audio_seconds_total{model=\"w\",provider=\"a\"} 600\n";
     within("the seconds to be counted", async {
         while !running.admin().get("/metrics").await.text().contains(line) {}

@@ -35,17 +35,17 @@ async fn refusing(
 }
 
 async fn refusing_if(
-    wrong: impl Fn(&str) -> bool + Send + Sync + 'static,
+    is_refused: impl Fn(&str) -> bool + Send + Sync + 'static,
     code: u16,
     body: Value,
     good: Script,
 ) -> (Provider, RecordedRequests) {
     let asked = RecordedRequests::default();
-    let kept = asked.clone();
+    let recorded = asked.clone();
     let pick = move |seen: &RecordedRequest| {
         let text = String::from_utf8_lossy(&seen.body).into_owned();
-        let refused = wrong(&text);
-        kept.lock().push(text);
+        let refused = is_refused(&text);
+        recorded.lock().push(text);
         if refused { json_answer(code, &body) } else { good.clone() }
     };
     (Provider::with_selector(Box::new(pick)).await, asked)
@@ -201,8 +201,8 @@ async fn a_refusal_of_a_member_that_the_gateway_never_adds_is_not_repeated() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parameters_that_the_client_sent_are_its_own_fault() {
-    let wrong = json!({"error": {"message": "temperature must be below 1", "param": "temperature"}});
-    let (provider, asked) = refusing("temperature", 400, wrong, plain("Hello")).await;
+    let error_body = json!({"error": {"message": "temperature must be below 1", "param": "temperature"}});
+    let (provider, asked) = refusing("temperature", 400, error_body, plain("Hello")).await;
     let presets = "presets = { reasoning = { temperature = 1.5 } }";
     let running = Bench::new().model(presets).provider("a", &provider).start().await;
     let mut ask = running.ask();
@@ -235,9 +235,9 @@ async fn a_sentence_that_only_echoes_a_name_teaches_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_token_cap_has_the_name_that_the_engine_accepts() {
-    let wrong = json!({"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    let error_body = json!({"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
         "type": "invalid_request_error", "param": "max_tokens", "code": "unsupported_parameter"}});
-    let (provider, asked) = refusing("\"max_tokens\"", 400, wrong, plain("Hello")).await;
+    let (provider, asked) = refusing("\"max_tokens\"", 400, error_body, plain("Hello")).await;
     let running = Bench::new().provider("a", &provider).start().await;
     let mut ask = running.ask();
     ask["max_tokens"] = json!(77);
@@ -338,8 +338,9 @@ async fn reasoning_that_is_refused_by_name_goes_by_the_other_or_not_at_all() {
         (&["reasoning_content", "reasoning"][..], [3, 1], &[]),
     ] {
         for (code, body) in wordings("reasoning_content") {
-            let wrong = move |asked: &str| refused.iter().any(|name| asked.contains(&format!("\"{name}\":")));
-            let (provider, asked) = refusing_if(wrong, code, body, plain("Hello")).await;
+            let is_refused =
+                move |asked: &str| refused.iter().any(|name| asked.contains(&format!("\"{name}\":")));
+            let (provider, asked) = refusing_if(is_refused, code, body, plain("Hello")).await;
             let running =
                 Bench::new().provider_with("a", &provider, PATIENT, "replay_reasoning = true").start().await;
             for count in calls_then {
@@ -370,9 +371,9 @@ async fn the_name_of_reasoning_can_be_configured() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transcription_that_no_times_are_needed_for_is_asked_for_without() {
-    let wrong = json!({"object": "error", "message": "Currently do not support verbose_json for mistralai/Voxtral-Mini-3B-2507", "type": "BadRequestError", "code": 400});
+    let error_body = json!({"object": "error", "message": "Currently do not support verbose_json for mistralai/Voxtral-Mini-3B-2507", "type": "BadRequestError", "code": 400});
     let good = json_answer(200, &json!({"text": "Guten Tag."}));
-    let (provider, asked) = refusing("verbose_json", 400, wrong, good).await;
+    let (provider, asked) = refusing("verbose_json", 400, error_body, good).await;
     let running = hears(&[("a", &provider, "")]).start().await;
     let wav = sounds::wav(2000);
     let send = async |format: &str| {

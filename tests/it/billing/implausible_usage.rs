@@ -59,12 +59,12 @@ async fn answered(text: &str, max_tokens: Option<u64>, usage: Value) -> (u64, u6
         let (input, output, counted, amount) = charged(&running).await;
         // 1 EUR a million in, 2 EUR a million out: 100 and 200 micro-credits a token.
         assert_eq!(amount as u64, 100 * input + 200 * output, "{usage} {path} {stream}");
-        let told = if path == CHAT {
+        let reported = if path == CHAT {
             format!("\"completion_tokens\":{output}")
         } else {
             format!("\"output_tokens\":{output}")
         };
-        assert!(answer.text().contains(&told), "{told}: {}", answer.text());
+        assert!(answer.text().contains(&reported), "{reported}: {}", answer.text());
         assert_eq!(
             *seen.get_or_insert((input, output, counted)),
             (input, output, counted),
@@ -173,10 +173,10 @@ async fn embeddings_are_bounded_by_their_texts() {
             provider.address
         );
         let running = Bench::new().more(&toml).start().await;
-        for (stated, told) in [(most, most), (most + 1, 1), (ABSURD, 1)] {
+        for (stated, reported) in [(most, most), (most + 1, 1), (ABSURD, 1)] {
             provider.then(vectors(&[&[1.0, 2.0]], stated));
             let answer = running.client.post("/v1/embeddings", &ask).await.json();
-            assert_eq!(answer["usage"]["prompt_tokens"].as_u64(), Some(told), "{stated}");
+            assert_eq!(answer["usage"]["prompt_tokens"].as_u64(), Some(reported), "{stated}");
         }
     }
 }
@@ -192,17 +192,20 @@ async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
     for stated in [most, most + 1, ABSURD, u64::MAX] {
         provider.then(scores(&[0.5, 0.25], stated));
         let answer = running.client.post("/v1/rerank", &ask).await.json();
-        let told = answer["usage"]["total_tokens"].as_u64().unwrap();
+        let reported = answer["usage"]["total_tokens"].as_u64().unwrap();
         if stated == most {
-            assert_eq!(told, most);
+            assert_eq!(reported, most);
         } else {
             // The usage is the gateway's own count, regardless of the reported usage.
-            assert!((1..30).contains(&told), "{answer}");
-            assert_eq!(*own.get_or_insert(told), told);
+            assert!((1..30).contains(&reported), "{answer}");
+            assert_eq!(*own.get_or_insert(reported), reported);
         }
         let charges = of(&running, "settle").await;
         let charge = charges.iter().max_by_key(|charge| charge["seq"].as_u64()).unwrap();
-        assert_eq!((charge["input"].as_u64(), charge["amount"].as_u64()), (Some(told), Some(100 * told)));
+        assert_eq!(
+            (charge["input"].as_u64(), charge["amount"].as_u64()),
+            (Some(reported), Some(100 * reported))
+        );
         assert_eq!(charge["counted"] == true, stated != most);
     }
     let text = running.admin().get("/metrics").await.text();
@@ -229,10 +232,10 @@ async fn a_disconnected_client_pays_at_most_the_delivered_output() {
     for (stated, expected, counted) in
         [(5, 5, false), (28, 28, false), (29, 7, true), (5_000, 7, true), (1, 7, true)]
     {
-        let mut ahead = delta(json!({"content": "Twenty-eight bytes of words."}), None);
-        ahead["usage"] = tokens(11, stated);
+        let mut early = delta(json!({"content": "Twenty-eight bytes of words."}), None);
+        early["usage"] = tokens(11, stated);
         let expected = if stated == 5 { 7 } else { expected };
-        let (provider, running) = one(vec![sse(), role(), event(&ahead), ScriptStep::Hang]).await;
+        let (provider, running) = one(vec![sse(), role(), event(&early), ScriptStep::Hang]).await;
         drop(running.client.stream_until(CHAT, &running.ask_stream(), "words.").await);
         provider.until_left(1).await;
         let (_, output, marked, _) = charged(&running).await;
@@ -274,14 +277,14 @@ async fn a_stream_whose_model_writes_no_object_is_paid_and_asked_of_one_provider
     for number in 1..=7 {
         let answer = running.client.post(MESSAGES, &tool_ask(true)).await;
         assert_eq!(answer.status, 200);
-        let said = answer.text();
+        let body = answer.text();
         assert!(
-            said.contains("Some text.") && said.contains("event: error") && !said.contains("message_stop"),
-            "{said}"
+            body.contains("Some text.") && body.contains("event: error") && !body.contains("message_stop"),
+            "{body}"
         );
         assert!(
-            said.contains("\"billing_cost\"") && said.contains("\"provider_id\""),
-            "the error tells its cost: {said}"
+            body.contains("\"billing_cost\"") && body.contains("\"provider_id\""),
+            "the error tells its cost: {body}"
         );
         assert_eq!(answer.header("x-penstock-attempts"), Some("1"));
         let charges = of(&running, "settle").await;

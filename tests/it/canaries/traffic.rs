@@ -90,38 +90,38 @@ fn form(prompt: &str, sound: &[u8]) -> Vec<u8> {
 const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=b0und");
 
 /// Sends a successful request to every endpoint. Returns the responses.
-pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &PlantedContent) -> Vec<Answer> {
+pub async fn served(rotation: &ClientRotation, provider: &Provider, planted: &PlantedContent) -> Vec<Answer> {
     let mut answers = Vec::new();
     provider.then(plain(&planted.answer()));
-    answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), false)).await);
+    answers.push(rotation.post(CHAT, &chat("m", &planted.prompt(), false)).await);
     let words = [planted.answer(), planted.answer()];
     provider.then(stream(&[&words[0], &words[1]]));
-    answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post(CHAT, &chat("m", &planted.prompt(), true)).await);
     for streamed in [false, true] {
         let word = planted.answer();
         provider.then(if streamed { stream(&[&word]) } else { plain(&word) });
         let body = message("m", &planted.prompt(), streamed);
-        answers.push(turn.post(MESSAGES, &body).await);
-        answers.push(turn.post("/v1/messages/count_tokens", &body).await);
+        answers.push(rotation.post(MESSAGES, &body).await);
+        answers.push(rotation.post("/v1/messages/count_tokens", &body).await);
     }
     provider.then(vectors(&[&[1.0, 2.0]], 3));
-    answers.push(turn.post("/v1/embeddings", &json!({"model": "e", "input": planted.prompt()})).await);
+    answers.push(rotation.post("/v1/embeddings", &json!({"model": "e", "input": planted.prompt()})).await);
     provider.then(scores(&[0.5], 3));
     let rerank = json!({"model": "r", "query": planted.prompt(), "documents": [planted.prompt()], "return_documents": true});
-    answers.push(turn.post("/v1/rerank", &rerank).await);
+    answers.push(rotation.post("/v1/rerank", &rerank).await);
     let picture = json!({"b64_json": "iVBORw0KGgo=", "revised_prompt": planted.answer()});
     provider.then(json_answer(200, &json!({"created": 1, "data": [picture]})));
     let draw = json!({"model": "d", "prompt": planted.prompt(), "response_format": "b64_json", "user": planted.prompt()});
-    answers.push(turn.post("/v1/images/generations", &draw).await);
+    answers.push(rotation.post("/v1/images/generations", &draw).await);
     provider.then(json_answer(200, &json!({"text": planted.answer(), "language": "de", "duration": 1.0})));
     let mut sound = crate::sounds::wav(1000);
     sound.extend_from_slice(planted.prompt().as_bytes());
     let body = form(&planted.prompt(), &sound);
-    answers.push(turn.send("/v1/audio/transcriptions", &[FORM], &body).await);
+    answers.push(rotation.send("/v1/audio/transcriptions", &[FORM], &body).await);
     provider.then(stream(&[&planted.answer()]));
-    answers.push(turn.post2(CHAT, &chat("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post2(CHAT, &chat("m", &planted.prompt(), true)).await);
     provider.then(plain(&planted.answer()));
-    answers.push(turn.post2(MESSAGES, &message("m", &planted.prompt(), false)).await);
+    answers.push(rotation.post2(MESSAGES, &message("m", &planted.prompt(), false)).await);
     for answer in &answers {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
@@ -130,78 +130,85 @@ pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &Plante
 
 /// Tests every kind of failure; no answer repeats a planted word.
 pub async fn failed(
-    turn: &ClientRotation,
+    rotation: &ClientRotation,
     (first, second): (&Provider, &Provider),
     planted: &PlantedContent,
     round: usize,
 ) -> Vec<Answer> {
     let mut answers = Vec::new();
     let echo = |status: u16| {
-        let said = format!("{} {} {SECRET} {HEADER}", planted.prompt(), planted.answer());
-        json_answer(status, &json!({"error": {"message": said, "type": said, "param": said, "code": said}}))
+        let echoed = format!("{} {} {SECRET} {HEADER}", planted.prompt(), planted.answer());
+        json_answer(
+            status,
+            &json!({"error": {"message": echoed, "type": echoed, "param": echoed, "code": echoed}}),
+        )
     };
     for status in [400, 401, 429, 500] {
         // One request of each dialect over each protocol. More 429 answers in a row would mean ever longer waits.
         let one = round % 4;
-        for way in if status == 429 { one..one + 1 } else { 0..4 } {
+        for variant in if status == 429 { one..one + 1 } else { 0..4 } {
             for _ in 0..4 {
                 first.then(echo(status));
             }
-            let (word, streamed) = (planted.prompt(), (status == 429) == (way < 2));
-            answers.push(match way {
-                0 => turn.post(CHAT, &chat("m", &word, streamed)).await,
-                1 => turn.post(MESSAGES, &message("m", &word, streamed)).await,
-                2 => turn.post2(CHAT, &chat("m", &word, streamed)).await,
-                _ => turn.post2(MESSAGES, &message("m", &word, streamed)).await,
+            let (word, streamed) = (planted.prompt(), (status == 429) == (variant < 2));
+            answers.push(match variant {
+                0 => rotation.post(CHAT, &chat("m", &word, streamed)).await,
+                1 => rotation.post(MESSAGES, &message("m", &word, streamed)).await,
+                2 => rotation.post2(CHAT, &chat("m", &word, streamed)).await,
+                _ => rotation.post2(MESSAGES, &message("m", &word, streamed)).await,
             });
             first.clear();
         }
     }
     let broken = |word: String| vec![sse(), role(), text(&word), ScriptStep::Cut];
     first.always(broken(planted.answer()));
-    answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
-    answers.push(turn.post2(CHAT, &chat("m", &planted.prompt(), true)).await);
-    answers.push(turn.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
-    answers.push(turn.post2(MESSAGES, &message("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post(CHAT, &chat("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post2(CHAT, &chat("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post2(MESSAGES, &message("m", &planted.prompt(), true)).await);
     first.always(vec![
         sse(),
         role(),
         ScriptStep::Chunk(format!("data: {{{}\n\n", planted.answer()).into_bytes()),
         ScriptStep::End,
     ]);
-    answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
-    answers.push(turn.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post(CHAT, &chat("m", &planted.prompt(), true)).await);
+    answers.push(rotation.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
     // The cheaper provider fails, the other one answers.
     first.always(echo(503));
     let word = planted.answer();
     second.always(stream(&[&word]));
-    let over = turn.post(CHAT, &chat("two", &planted.prompt(), true)).await;
+    let over = rotation.post(CHAT, &chat("two", &planted.prompt(), true)).await;
     assert!(over.text().contains(&word), "{}", over.text());
     // The client disconnects in the middle of the answer.
     let word = planted.answer();
     first.always(vec![sse(), role(), text(&word), ScriptStep::Hang]);
     let left = first.left();
-    drop(turn.next().stream_until(CHAT, &chat("m", &planted.prompt(), true), &word).await);
+    drop(rotation.next().stream_until(CHAT, &chat("m", &planted.prompt(), true), &word).await);
     first.until_left(left + 1).await;
     first.clear();
     first.always(plain("x"));
     let cut = format!("{{\"model\":\"m\",\"messages\":[{{\"role\":\"{}\" \"content\"", planted.prompt());
-    let wrong = || json!({"model": planted.prompt(), "max_tokens": 9, "messages": planted.prompt()});
+    let invalid = || json!({"model": planted.prompt(), "max_tokens": 9, "messages": planted.prompt()});
     for path in [CHAT, MESSAGES] {
-        answers.push(turn.send(path, &[], cut.as_bytes()).await);
-        answers.push(turn.post(path, &wrong()).await);
-        answers.push(turn.post2(path, &wrong()).await);
-        answers.push(turn.post(path, &message("nobodys", &planted.prompt(), false)).await);
+        answers.push(rotation.send(path, &[], cut.as_bytes()).await);
+        answers.push(rotation.post(path, &invalid()).await);
+        answers.push(rotation.post2(path, &invalid()).await);
+        answers.push(rotation.post(path, &message("nobodys", &planted.prompt(), false)).await);
     }
-    answers.push(turn.post(MESSAGES, &json!({"model": "m", "messages": [{"role": planted.prompt()}]})).await);
-    answers.push(turn.post("/v1/embeddings", &json!({"model": "e", "input": [planted.prompt(), 5]})).await);
-    let body = form(&planted.prompt(), b"no");
-    answers.push(turn.send("/v1/audio/transcriptions", &[FORM], &body).await);
+    answers.push(
+        rotation.post(MESSAGES, &json!({"model": "m", "messages": [{"role": planted.prompt()}]})).await,
+    );
     answers
-        .push(batch_jobs::upload(turn.next(), &format!("{{\"custom_id\":\"{}\",", planted.prompt())).await);
+        .push(rotation.post("/v1/embeddings", &json!({"model": "e", "input": [planted.prompt(), 5]})).await);
+    let body = form(&planted.prompt(), b"no");
+    answers.push(rotation.send("/v1/audio/transcriptions", &[FORM], &body).await);
+    answers.push(
+        batch_jobs::upload(rotation.next(), &format!("{{\"custom_id\":\"{}\",", planted.prompt())).await,
+    );
     let header = [("x-api-key", planted.prompt()), ("authorization", format!("Bearer {}", planted.prompt()))];
     let header: Vec<_> = header.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let stranger = Client { address: turn.clients[0].address, key: String::new() };
+    let stranger = Client { address: rotation.clients[0].address, key: String::new() };
     answers.push(stranger.send("POST", CHAT, &header, b"{}").await);
     answers
 }

@@ -188,7 +188,7 @@ impl Chaos {
         self.fleet.gateways[gateway].signal("CONT");
         // A buried gateway ends, so that its service manager starts it again.
         let ended = self.fleet.gateways[gateway].until_ended().await;
-        assert!(!ended.success() && self.fleet.gateways[gateway].said().contains("restart_needed"));
+        assert!(!ended.success() && self.fleet.gateways[gateway].output().contains("restart_needed"));
         self.restart(gateway).await;
         // No request of the former process is in flight.
         let paused = self.load.pause.write().await;

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_wrong_charge_is_found() {
+    fn each_kind_of_mismatched_charge_is_found() {
         let mut charges = Charges { lost: 1, ..Charges::default() };
         let answer = |request: &str| ChargedAnswer { request: request.to_owned(), micro_credits: 7 };
         charges.add(answer("a"), true);
@@ -150,13 +150,13 @@ mod tests {
         let with = |more: &[Value]| charges.check(&[&right[..], more].concat());
         assert_eq!(with(&[]), Ok(()));
         assert_eq!(with(&[settle("c", 7), settle("lost", 6)]), Ok(()));
-        let wrong = [
+        let mismatches = [
             (charges.check(&right[..2]), "1 answers are not charged"),
             (with(&[settle("a", 7)]), "request a is charged twice"),
             (with(&[settle("c", 8)]), "request c is charged 8 for 7"),
             (with(&[settle("d", 7), settle("e", 7)]), "2 charges without an answer"),
         ];
-        for (found, expected) in wrong {
+        for (found, expected) in mismatches {
             assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{found:?}");
         }
     }

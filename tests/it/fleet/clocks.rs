@@ -8,7 +8,7 @@ use std::process::Command;
 use tokio::task::JoinSet;
 
 /// Seconds that the clock of a member is ahead.
-const AHEAD: u64 = 3_600;
+const CLOCK_OFFSET: u64 = 3_600;
 /// Library that sets the calendar of its process forward.
 const SHIM: &str = "
 #define _GNU_SOURCE
@@ -73,7 +73,7 @@ async fn a_member_with_another_clock_is_reported_and_shares_limits_and_balances(
     fleet.add_with(set_forward).await;
     fleet.until_all_are_known().await;
     for gateway in &fleet.gateways {
-        gateway.until_said("fleet_clock_differs").await;
+        gateway.wait_for_line("fleet_clock_differs").await;
     }
     fleet.grant(1, "100").await;
     let (key, _) = fleet.key(1, json!({})).await;
@@ -93,10 +93,10 @@ async fn a_member_with_another_clock_is_reported_and_shares_limits_and_balances(
     for gateway in 0..2 {
         assert_eq!(metric(&fleet, gateway, "penstock_fleet_members ").await, Some(2.0));
         assert_eq!(metric(&fleet, gateway, "penstock_fleet_burials_total ").await, Some(0.0));
-        let log = || fleet.gateways[gateway].said();
+        let log = || fleet.gateways[gateway].output();
         until("a warning", || !warnings(&log()).is_empty()).await;
         let warnings = warnings(&log());
-        assert!(warnings.len() == 1 && warnings[0].abs_diff(AHEAD) < 30, "{warnings:?}");
+        assert!(warnings.len() == 1 && warnings[0].abs_diff(CLOCK_OFFSET) < 30, "{warnings:?}");
     }
     fleet.verify().await;
 }

@@ -224,7 +224,7 @@ impl Fleet {
             gateway.signal("TERM");
         }
         for gateway in &mut self.gateways {
-            assert!(gateway.until_ended().await.success(), "{}", gateway.said());
+            assert!(gateway.until_ended().await.success(), "{}", gateway.output());
         }
         for command in [["credits", "verify"], ["usage", "verify"], ["store", "verify"]] {
             succeeded(&self.homes[0].command(&command));

@@ -13,17 +13,17 @@ async fn gateways_killed_while_the_database_is_away_lose_and_double_no_charge() 
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10000").await;
     let clients = [fleet.at(0, &key), fleet.at(1, &key)];
-    let mut told = Served::default();
+    let mut answers = Served::default();
     for client in &clients {
-        told.add(&served(client).await);
+        answers.add(&served(client).await);
     }
     for network in [Network::Silent, Network::Cut] {
         fleet.until_funded().await;
         fleet.network.as_ref().unwrap().set(network);
         for (gateway, client) in clients.iter().enumerate() {
-            told.until_noticed(&fleet, gateway, client).await;
+            answers.until_noticed(&fleet, gateway, client).await;
             for _ in 0..if is_long_run() { 1_000 } else { 40 } {
-                told.ask(client).await;
+                answers.ask(client).await;
             }
         }
         for gateway in &mut fleet.gateways {
@@ -41,9 +41,9 @@ async fn gateways_killed_while_the_database_is_away_lose_and_double_no_charge() 
             let replayed =
                 metrics.lines().find_map(|line| line.strip_prefix("penstock_fleet_journal_replayed_total "));
             assert!(replayed.unwrap().parse::<f64>().unwrap() >= 40.0, "{replayed:?}");
-            told.add(&served(client).await);
+            answers.add(&served(client).await);
         }
     }
     let fleet = fleet.stop().await;
-    told.assert_charged(&fleet);
+    answers.assert_charged(&fleet);
 }

@@ -166,7 +166,7 @@ async fn used(home: &Home, key: &str, uses: impl AsyncFnOnce(&Client)) -> [Value
     until_answered("the charges to be written", is_written).await;
     let after = view(home, key).await;
     process.signal("TERM");
-    assert!(process.until_ended().await.success(), "{}", process.said());
+    assert!(process.until_ended().await.success(), "{}", process.output());
     [before, after]
 }
 

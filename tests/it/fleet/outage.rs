@@ -80,9 +80,9 @@ async fn lose_and_return(network: Network) {
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10000").await;
     let clients = [fleet.at(0, &key), fleet.at(1, &key)];
-    let mut told = Served::default();
+    let mut answers = Served::default();
     for client in &clients {
-        told.add(&served(client).await);
+        answers.add(&served(client).await);
     }
     fleet.until_funded().await;
     let file = batch_jobs::uploaded(&clients[0], &batch_jobs::lines(2)).await;
@@ -90,14 +90,14 @@ async fn lose_and_return(network: Network) {
     fleet.network.as_ref().unwrap().set(network);
     let lost = Instant::now();
     for (gateway, client) in clients.iter().enumerate() {
-        told.until_noticed(&fleet, gateway, client).await;
+        answers.until_noticed(&fleet, gateway, client).await;
     }
     while lost.elapsed() < FAIL_FAST {
-        told.ask(&clients[0]).await;
+        answers.ask(&clients[0]).await;
     }
     for _ in 0..if is_long_run() { 2_000 } else { 50 } {
         for client in &clients {
-            told.ask(client).await;
+            answers.ask(client).await;
         }
     }
     for (gateway, client) in clients.iter().enumerate() {
@@ -110,7 +110,7 @@ async fn lose_and_return(network: Network) {
         assert_eq!(admin.get("/healthz").await.status, 200);
         let status = admin.get("/status").await.json();
         assert_eq!(status["degraded_because"], "the database cannot be reached", "{status}");
-        told.ask(client).await;
+        answers.ask(client).await;
     }
 
     fleet.network.as_ref().unwrap().set(Network::Open);
@@ -121,12 +121,12 @@ async fn lose_and_return(network: Network) {
             status["ledger"]["unwritten_bytes"] == json!(0) && status["degraded_because"] == Value::Null
         };
         until_answered("the charges to be written", is_written).await;
-        told.ask(client).await;
+        answers.ask(client).await;
         let made = admin.post("/admin/keys", &json!({"name": "n"})).await;
         assert!(made.status < 300, "{}", made.text());
     }
     let fleet = fleet.stop().await;
-    told.assert_charged(&fleet);
+    answers.assert_charged(&fleet);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,13 +146,13 @@ async fn leases_and_known_keys_end_when_the_database_stays_away() {
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10000").await;
     let client = fleet.at(0, &key);
-    let mut told = Served::default();
-    told.add(&served(&client).await);
+    let mut answers = Served::default();
+    answers.add(&served(&client).await);
     fleet.until_funded().await;
     fleet.network.as_ref().unwrap().set(Network::Silent);
     let begun = Instant::now();
     // Three quarters of the lease, from the last heartbeat on.
-    let refusal = until_refused(&client, &mut told).await;
+    let refusal = until_refused(&client, &mut answers).await;
     assert!(refusal.text().contains("balance"), "{}", refusal.text());
     let leased = begun.elapsed();
     assert!((Duration::from_secs(4)..Duration::from_secs(12)).contains(&leased), "{leased:?}");
@@ -168,11 +168,11 @@ async fn leases_and_known_keys_end_when_the_database_stays_away() {
     assert_eq!(admin.get("/readyz").await.status, 503);
     assert_eq!(admin.get("/healthz").await.status, 200);
     fleet.network.as_ref().unwrap().set(Network::Open);
-    told.add(&served(&client).await);
+    answers.add(&served(&client).await);
     let is_ready = || async { admin.get("/readyz").await.status == 200 };
     until_answered("the gateway to be ready again", is_ready).await;
     let fleet = fleet.stop().await;
-    told.assert_charged(&fleet);
+    answers.assert_charged(&fleet);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +183,7 @@ async fn a_slow_database_delays_a_request_and_does_not_refuse_it() {
     fleet.grant(0, "10000").await;
     let client = fleet.at(1, &key);
     let network = fleet.network.as_ref().unwrap();
-    let mut told = Served::default();
+    let mut answers = Served::default();
     network.set(Network::Silent);
     let begun = Instant::now();
     let asked = tokio::spawn({
@@ -195,13 +195,13 @@ async fn a_slow_database_delays_a_request_and_does_not_refuse_it() {
     network.set(Network::Open);
     let answer = asked.await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
-    told.add(&answer);
+    answers.add(&answer);
     let fleet = fleet.stop().await;
-    told.assert_charged(&fleet);
+    answers.assert_charged(&fleet);
 }
 
 /// Sends requests until one is refused with 503; returns that answer.
-async fn until_refused(client: &Client, told: &mut Served) -> Answer {
+async fn until_refused(client: &Client, answers: &mut Served) -> Answer {
     let begun = Instant::now();
     loop {
         let answer = ask(client).await;
@@ -210,7 +210,7 @@ async fn until_refused(client: &Client, told: &mut Served) -> Answer {
             return answer;
         }
         assert_eq!(answer.status, 200, "{}", answer.text());
-        told.add(&answer);
+        answers.add(&answer);
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing was refused");
     }
 }

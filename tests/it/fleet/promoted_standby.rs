@@ -39,7 +39,7 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
         }
         fleet.server.promote_copy();
         // Requests in flight may finish, one after the other, and are in the journal.
-        fleet.gateways[0].until_said("restart_needed").await;
+        fleet.gateways[0].wait_for_line("restart_needed").await;
         for mut stream in streams {
             go.notify_one();
             charged.add(&stream_charge(within("the end of a stream", stream.finish()).await));
@@ -52,7 +52,7 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
                     charged.add_charge(answer);
                 }
             }
-            assert!(fleet.gateways[gateway].said().contains("lacks commits"), "round {round}");
+            assert!(fleet.gateways[gateway].output().contains("lacks commits"), "round {round}");
             fleet.gateways[gateway] = fleet.homes[gateway].run_again().await;
         }
         for gateway in 0..GATEWAYS {

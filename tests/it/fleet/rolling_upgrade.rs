@@ -170,7 +170,7 @@ async fn gateways_that_are_replaced_in_turn_drain_and_charge_each_answer_once() 
         until_answered("the gateway to drain", is_draining).await;
         load.finish_stream(stream).await;
         let ended = load.fleet.gateways[gateway].until_ended().await;
-        assert!(ended.success(), "{}", load.fleet.gateways[gateway].said());
+        assert!(ended.success(), "{}", load.fleet.gateways[gateway].output());
         load.fleet.gateways[gateway] = load.fleet.homes[gateway].run().await;
         load.fleet.until_all_are_known().await;
         load.balancer.set(gateway, true).await;

@@ -21,9 +21,9 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenScript {
     Good,
-    WrongNonce,
-    WrongAudience,
-    WrongIssuer,
+    OtherNonce,
+    OtherAudience,
+    OtherIssuer,
     Expired,
     Unsigned,
     OtherKey,
@@ -252,9 +252,9 @@ impl Script {
             claims[name] = value.clone();
         }
         match self.tokens {
-            TokenScript::WrongNonce => claims["nonce"] = json!("of another sign-in"),
-            TokenScript::WrongAudience => claims["aud"] = json!("another application"),
-            TokenScript::WrongIssuer => claims["iss"] = json!("https://evil.example"),
+            TokenScript::OtherNonce => claims["nonce"] = json!("of another sign-in"),
+            TokenScript::OtherAudience => claims["aud"] = json!("another application"),
+            TokenScript::OtherIssuer => claims["iss"] = json!("https://evil.example"),
             TokenScript::Expired => claims["exp"] = json!(self.now - 3_600),
             _ => {}
         }

@@ -142,7 +142,7 @@ impl Home {
     pub async fn until_ready(&self, mut process: Process) -> Process {
         let ready = async {
             while !self.is_ready().await {
-                assert!(process.ended().is_none(), "it ended: {}", process.said());
+                assert!(process.ended().is_none(), "it ended: {}", process.output());
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
         };
@@ -207,12 +207,12 @@ pub struct Process {
 
 impl Process {
     /// Output so far, of both streams.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         std::fs::read_to_string(&self.out).unwrap()
     }
 
-    pub async fn until_said(&self, word: &str) {
-        until(word, || self.said().contains(word)).await;
+    pub async fn wait_for_line(&self, word: &str) {
+        until(word, || self.output().contains(word)).await;
     }
 
     pub fn id(&self) -> u32 {

@@ -21,11 +21,11 @@ async fn served(socket: &mut TcpStream, key: &str) -> bool {
         body.len()
     );
     let mut first = [0; 12];
-    let said = async {
+    let exchange = async {
         socket.write_all(head.as_bytes()).await?;
         socket.read_exact(&mut first).await
     };
-    within("an answer or a close", said).await.is_ok() && &first == b"HTTP/1.1 200"
+    within("an answer or a close", exchange).await.is_ok() && &first == b"HTTP/1.1 200"
 }
 
 fn refused(metrics: &str, reason: &str) -> bool {

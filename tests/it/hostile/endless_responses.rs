@@ -16,7 +16,7 @@ const SSE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfe
 const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
 
 /// Timeouts after which the gateway gives a provider up.
-const SHORT: &str = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
+const TIGHT_TIMEOUTS: &str = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
 /// Timeouts that no test reaches.
 const LONG: &str = r#"timeouts = { connect = "20s", first_byte = "10m", plain = "10m", first_token = "10m", idle = "10m", total = "10m" }"#;
 
@@ -143,7 +143,7 @@ fn holds(name: &str, answer: &crate::harness::Answer, end: ExpectedEnd) {
 async fn a_stream_that_never_runs_dry_meets_every_clock() {
     for (name, flood, end) in streams() {
         let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
-        let answer = answer(flood, CHAT, &body, SHORT).await;
+        let answer = answer(flood, CHAT, &body, TIGHT_TIMEOUTS).await;
         holds(name, &answer, end);
     }
 }
@@ -152,7 +152,7 @@ async fn a_stream_that_never_runs_dry_meets_every_clock() {
 async fn a_plain_answer_that_never_runs_dry_meets_every_clock() {
     for (name, flood) in plains() {
         let body: Value = serde_json::from_str(&ask("Hi")).unwrap();
-        let answer = answer(flood, CHAT, &body, SHORT).await;
+        let answer = answer(flood, CHAT, &body, TIGHT_TIMEOUTS).await;
         holds(name, &answer, ExpectedEnd::Refused);
     }
 }
@@ -187,7 +187,7 @@ async fn a_stream_of_the_messages_dialect_does_too() {
         ("text", flood(&[SSE, &begin], &says(&"x".repeat(2_000))), ExpectedEnd::Broken),
     ] {
         let body = json!({"model": "m", "stream": true, "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]});
-        let lines = format!("dialects = [\"messages\"]\n{SHORT}");
+        let lines = format!("dialects = [\"messages\"]\n{TIGHT_TIMEOUTS}");
         holds(name, &answer(flood, "/v1/messages", &body, &lines).await, end);
     }
 }
@@ -303,8 +303,9 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_and_counts_of_an_endless_provider_end() {
     let endless = EndlessProvider::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;
-    let lines =
-        format!("{SHORT}\ntokenize = \"vllm\"\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
+    let lines = format!(
+        "{TIGHT_TIMEOUTS}\ntokenize = \"vllm\"\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}"
+    );
     let good = Provider::start().await;
     let running = start(&endless, &good, &lines).await;
     // A check needs only the status: a body that is too large to be read completely does not make it fail.
@@ -342,7 +343,7 @@ async fn a_check_whose_body_does_not_end_in_time_is_bad() {
         vec![("content-type", "application/json".into()), ("transfer-encoding", "chunked".into())],
     );
     provider.gets(vec![head, ScriptStep::Chunk(b"[".to_vec()), ScriptStep::Hang]);
-    let lines = format!("{SHORT}\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
+    let lines = format!("{TIGHT_TIMEOUTS}\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
     let running = Bench::new().provider_with("a", &provider, &lines, "").start().await;
     let found = checked(&running).await;
     assert_eq!(found["check"], "bad", "{found}");

@@ -41,13 +41,13 @@ async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedF
     // A separate request shows that the connection still works.
     const OWN: u32 = 0x7fff_fff1;
     raw.send(&[bytes, &frame(PING, 0, 0, b"are you?"), &get(OWN)].concat()).await;
-    let (mut frames, mut own, mut told) = (Vec::new(), false, !matches!(ends, Refused | Stream));
+    let (mut frames, mut own, mut answered) = (Vec::new(), false, !matches!(ends, Refused | Stream));
     while let Some(frame) = raw.hear().await {
         own |= frame.kind == HEADERS && frame.stream == OWN;
-        told |= matches!(frame.kind, RST | HEADERS) && frame.stream > 0 && frame.stream != OWN;
+        answered |= matches!(frame.kind, RST | HEADERS) && frame.stream > 0 && frame.stream != OWN;
         let over = frame.kind == GOAWAY;
         frames.push(frame);
-        if over || (own && told) {
+        if over || (own && answered) {
             return (frames, !over);
         }
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Lines of the access log with this status.
-fn lines(said: &str, status: u64) -> Vec<Value> {
-    let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+fn lines(log: &str, status: u64) -> Vec<Value> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["status"] == status).collect()
 }
 
@@ -25,27 +25,27 @@ async fn each_rejected_request_has_a_line_with_an_id_of_its_own() {
     let [method, scheme, path, authority] =
         [(":method", "POST"), (":scheme", "https"), (":path", CHAT), (":authority", "localhost")]
             .map(|(name, value)| field(name, value));
-    let wrong = [
+    let malformed = [
         [&method[..], &scheme, &path].concat(),
         [&method[..], &scheme, &path, &authority, &field("host", "other")].concat(),
         [&method[..], &scheme, &path, &authority, &field("host", "user@localhost")].concat(),
     ];
     let mut raw = Raw::begun(address, &certified.root).await;
-    for (number, block) in wrong.iter().enumerate() {
+    for (number, block) in malformed.iter().enumerate() {
         let stream = 2 * u32::try_from(number).unwrap() + 1;
         raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, block)).await;
-        let told = loop {
+        let answered = loop {
             let heard = raw.hear().await.expect("the connection goes on");
             if heard.stream == stream {
                 break heard;
             }
         };
-        assert_eq!(told.kind, HEADERS, "it is answered: {told:?}");
+        assert_eq!(answered.kind, HEADERS, "it is answered: {answered:?}");
     }
-    until("a line for each", || lines(&running.said(), 400).len() == wrong.len()).await;
-    let lines = lines(&running.said(), 400);
+    until("a line for each", || lines(&running.output(), 400).len() == malformed.len()).await;
+    let lines = lines(&running.output(), 400);
     let ids: BTreeSet<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), wrong.len(), "{lines:?}");
+    assert_eq!(ids.len(), malformed.len(), "{lines:?}");
     for line in &lines {
         assert!(line["id"].as_str().unwrap().starts_with("req_"), "{line}");
         assert_eq!(line["code"], "INFERENCE_3201", "{line}");
@@ -65,7 +65,7 @@ async fn streams_that_the_library_resets_are_counted() {
         [(":method", "POST"), (":scheme", "https"), (":path", CHAT), (":authority", "localhost")]
             .map(|(name, value)| field(name, value));
     let head = [&method[..], &scheme, &path, &authority].concat();
-    let wrong = [
+    let malformed = [
         [&scheme[..], &path, &authority].concat(),
         [&method[..], &scheme, &authority].concat(),
         [&head[..], &field("connection", "close")].concat(),
@@ -73,25 +73,25 @@ async fn streams_that_the_library_resets_are_counted() {
         [&head[..], &field("content-length", "5"), &field("content-length", "6")].concat(),
     ];
     let mut raw = Raw::begun(address, &certified.root).await;
-    for (number, block) in wrong.iter().enumerate() {
+    for (number, block) in malformed.iter().enumerate() {
         let stream = 2 * u32::try_from(number).unwrap() + 1;
         raw.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, block)).await;
-        let told = loop {
+        let answered = loop {
             let heard = raw.hear().await.expect("the connection goes on");
             if heard.stream == stream {
                 break heard;
             }
         };
-        assert_eq!(told.kind, 3, "{number} is reset: {told:?}");
+        assert_eq!(answered.kind, 3, "{number} is reset: {answered:?}");
     }
-    let reset = |said: &str| -> u64 {
-        let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let reset = |log: &str| -> u64 {
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines
             .filter(|line| line["event"] == "h2_streams_reset")
             .filter_map(|line| line["count"].as_u64())
             .sum()
     };
-    until("a count of each", || reset(&running.said()) == wrong.len() as u64).await;
+    until("a count of each", || reset(&running.output()) == malformed.len() as u64).await;
     assert_eq!(provider.calls(), 0);
     running.kill().await;
 }

@@ -54,7 +54,7 @@ pub fn indexed_field(name: &str, value: &str) -> Vec<u8> {
 fn string(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     match text.len() {
-        short @ 0..127 => bytes.push(short as u8),
+        small @ 0..127 => bytes.push(small as u8),
         long => {
             bytes.push(127);
             let mut rest = long - 127;

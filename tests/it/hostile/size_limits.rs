@@ -52,9 +52,9 @@ async fn a_head_is_served_at_its_limits_and_refused_beyond() {
             let heard = say(client.address, &make(size)).await;
             assert_eq!(statuses(&heard), [200], "{code} at {size}: {}", String::from_utf8_lossy(&heard));
         }
-        let (heard, told) = answer(&say(client.address, &make(limit + 1)).await);
-        assert_eq!((heard, told["error"]["code"].as_str()), (status, Some(code)), "{told}");
-        assert_eq!(told["error"]["details"]["limit"], limit);
+        let (heard, refusal) = answer(&say(client.address, &make(limit + 1)).await);
+        assert_eq!((heard, refusal["error"]["code"].as_str()), (status, Some(code)), "{refusal}");
+        assert_eq!(refusal["error"]["details"]["limit"], limit);
     }
     assert_eq!(provider.calls(), 6);
 }
@@ -64,7 +64,7 @@ async fn a_body_is_served_at_its_limits_and_refused_beyond() {
     let provider = Provider::start().await;
     let running = Bench::new().settings(LIMITS).provider("a", &provider).start().await;
     let client = &running.client;
-    let told = |answer: &Answer| (answer.status, answer.json()["error"]["code"].clone());
+    let status_and_code = |answer: &Answer| (answer.status, answer.json()["error"]["code"].clone());
     for (size, status) in [(1023, 200), (1024, 200), (1025, 413)] {
         let body = ask(&"x".repeat(size - ask("").len()));
         let whole = client.send("POST", CHAT, &[], body.as_bytes()).await;
@@ -73,7 +73,7 @@ async fn a_body_is_served_at_its_limits_and_refused_beyond() {
         for answer in [whole, chunked] {
             assert_eq!(answer.status, status, "{size}: {}", answer.text());
             if status == 413 {
-                assert_eq!(told(&answer), (413, json!("RESOURCE_5004")));
+                assert_eq!(status_and_code(&answer), (413, json!("RESOURCE_5004")));
             }
         }
     }
@@ -105,18 +105,18 @@ async fn a_refused_head_hears_why_in_the_dialect_of_its_path() {
         let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{bad}");
         let heard = say(running.client.address, head.as_bytes()).await;
         let text = String::from_utf8_lossy(&heard).into_owned();
-        let (status, told) = answer(&heard);
+        let (status, refusal) = answer(&heard);
         assert_eq!(status, 400, "{text}");
         let lower = text.to_ascii_lowercase();
         assert!(
             lower.contains("\r\nconnection: close\r\n") && lower.contains("\r\nx-request-id: req_"),
             "{text}"
         );
-        assert_eq!(told["type"] == "error", messages, "{told}");
-        assert_eq!(told["error"]["type"], "invalid_request_error");
+        assert_eq!(refusal["type"] == "error", messages, "{refusal}");
+        assert_eq!(refusal["error"]["type"], "invalid_request_error");
         assert!(
-            told["error"]["message"].as_str().unwrap().contains("more than one Content-Length"),
-            "{told}"
+            refusal["error"]["message"].as_str().unwrap().contains("more than one Content-Length"),
+            "{refusal}"
         );
     }
     let metrics = running.admin().get("/metrics").await.text();

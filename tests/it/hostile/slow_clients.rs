@@ -49,9 +49,9 @@ async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duratio
 
 /// Returns settings in which only these timeouts can end a connection: all others are much longer than the test's
 /// bounds.
-fn clocks(short: &[(&str, &str)]) -> String {
+fn clocks(tight: &[(&str, &str)]) -> String {
     let all = ["request_head", "body_idle", "body", "upload", "keep_alive", "client_write"].map(|clock| {
-        let span = short.iter().find(|(known, _)| *known == clock).map_or("50s", |(_, span)| *span);
+        let span = tight.iter().find(|(known, _)| *known == clock).map_or("50s", |(_, span)| *span);
         format!("{clock} = \"{span}\"\n")
     });
     format!("[limits]\n{}", all.concat())
@@ -119,7 +119,7 @@ async fn slow(client: Client, kind: Kind, pause: Duration) -> (Duration, Vec<u16
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slow_connection_ends_by_its_own_setting() {
     let mut work = JoinSet::new();
-    for (kind, clock, told, calls) in [
+    for (kind, clock, expected, calls) in [
         (Kind::Silent, "request_head", vec![], 0),
         (Kind::Head, "request_head", vec![408], 0),
         (Kind::Body, "body_idle", vec![408], 0),
@@ -133,7 +133,7 @@ async fn each_slow_connection_ends_by_its_own_setting() {
             // Destructured as a whole, because a dropped gateway ends.
             let (provider, _certified, running) = app;
             let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
-            assert_eq!(heard, told, "{kind:?}");
+            assert_eq!(heard, expected, "{kind:?}");
             let after = Duration::from_millis(500);
             assert!(took >= after - Duration::from_millis(20) && took < after + LATE, "{kind:?}: {took:?}");
             assert_eq!(provider.calls(), calls, "{kind:?}");
@@ -230,7 +230,7 @@ const READERS: usize = 50;
 /// 2,000 connections, and readers that stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
-    let short = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
+    let tight = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
     let (settings, many, most, pause) = match full() {
         // By default, only harmless idle connections and slowly read answers may last longer than 15 seconds.
         true => (
@@ -239,7 +239,7 @@ async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
             Duration::from_secs(15),
             Duration::from_millis(500),
         ),
-        false => (short, 200, Duration::from_secs(2), Duration::from_millis(50)),
+        false => (tight, 200, Duration::from_secs(2), Duration::from_millis(50)),
     };
     let (provider, _certified, running) = start(settings).await;
     let before = honest(&running.client, if full() { 2000 } else { 100 }, || true).await;

@@ -133,7 +133,7 @@ fn case(
         false => body.clone(),
     };
     // A stated length is the number of the bytes that follow.
-    let said = lines.map(|(line, _)| line.replace("{n}", &framed.len().to_string()));
+    let fields = lines.map(|(line, _)| line.replace("{n}", &framed.len().to_string()));
     let (length, coded) = (
         lines.iter().filter(|(_, says)| *says == Length).count(),
         lines.iter().filter(|(_, says)| *says == Chunked).count(),
@@ -149,7 +149,7 @@ fn case(
     // The last request of its connection: the bytes after it are not a pipelined request.
     let head = format!(
         "{}Host: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{}{}\r\n",
-        first.0, said[0], said[1]
+        first.0, fields[0], fields[1]
     );
     let name = format!("{number}: {:?} chunked={chunked}", head.replace(key, "KEY"));
     SmugglingCase {
@@ -194,8 +194,8 @@ async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase,
             let mut heard = Vec::new();
             loop {
                 let Some(case) = cases.lock().pop() else { return heard };
-                let said = say(address, &case.bytes).await;
-                heard.push((case, said));
+                let response = say(address, &case.bytes).await;
+                heard.push((case, response));
             }
         });
     }
@@ -232,18 +232,18 @@ async fn an_ambiguous_request_is_rejected_and_a_clear_one_is_sent_once() {
     let (mut refused, mut answered) = (0, BTreeSet::new());
     for (case, heard) in play(&running.client, cases).await {
         let text = String::from_utf8_lossy(&heard).into_owned();
-        let told = statuses(&heard);
-        assert_eq!(told.len(), 1, "one answer and the end: {} {text}", case.name);
+        let codes = statuses(&heard);
+        assert_eq!(codes.len(), 1, "one answer and the end: {} {text}", case.name);
         if !case.one {
-            assert_eq!(told, [400], "{} {text}", case.name);
+            assert_eq!(codes, [400], "{} {text}", case.name);
             assert!(text.to_ascii_lowercase().contains("connection: close"), "{} {text}", case.name);
             assert!(text.contains("INFERENCE_3201"), "{} {text}", case.name);
             refused += 1;
         } else if case.good {
-            assert_eq!(told, [200], "{} {text}", case.name);
+            assert_eq!(codes, [200], "{} {text}", case.name);
             answered.insert(case.name.split(':').next().unwrap().parse::<usize>().unwrap());
         } else {
-            assert!(matches!(told[..], [400 | 408]), "{} {text}", case.name);
+            assert!(matches!(codes[..], [400 | 408]), "{} {text}", case.name);
         }
     }
     assert_eq!(sound(&provider), answered);
@@ -330,13 +330,13 @@ async fn odd_chunks_are_read_as_they_are_meant_or_not_at_all() {
         );
         let after = format!("GET /smuggled HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
         let heard = say(running.client.address, format!("{head}{body}{after}").as_bytes()).await;
-        let (told, shown) = (statuses(&heard), body.chars().take(40).collect::<String>());
+        let (codes, shown) = (statuses(&heard), body.chars().take(40).collect::<String>());
         if readable == Readable::Yes {
-            assert_eq!(told, [200], "{number} {shown:?} {}", String::from_utf8_lossy(&heard));
+            assert_eq!(codes, [200], "{number} {shown:?} {}", String::from_utf8_lossy(&heard));
             expected.insert(number);
         } else {
             assert!(
-                matches!(told[..], [400 | 408 | 413]),
+                matches!(codes[..], [400 | 408 | 413]),
                 "{number} {shown:?} {}",
                 String::from_utf8_lossy(&heard)
             );

@@ -36,13 +36,13 @@ async fn a_connection_has_so_many_streams_at_a_time() {
     let running = start(&provider, &certified, "[limits]\nh2_streams = 3").await;
     let key = running.client.key.clone();
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
-    let said = loop {
+    let settings = loop {
         let frame = raw.hear().await.expect("settings");
         if frame.kind == SETTINGS && frame.flags == 0 {
             break frame.payload;
         }
     };
-    assert!(said.chunks(6).any(|one| one == [0, 3, 0, 0, 0, 3]), "clients are told: {said:?}");
+    assert!(settings.chunks(6).any(|one| one == [0, 3, 0, 0, 0, 3]), "clients are told: {settings:?}");
     for (stream, calls) in [(1, 1), (3, 2), (5, 3)] {
         raw.send(&whole(stream, &key)).await;
         provider.until_calls(calls).await;

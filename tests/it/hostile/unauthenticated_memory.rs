@@ -24,7 +24,7 @@ const BESIDE: u64 = 8 << 10;
 /// KiB of a line of `penstock check`.
 fn check_figure(check: &Output, line: &str) -> u64 {
     let text = String::from_utf8(check.stdout.clone()).unwrap();
-    let words = text.lines().find_map(|said| said.trim().strip_prefix(line)).expect(line);
+    let words = text.lines().find_map(|row| row.trim().strip_prefix(line)).expect(line);
     let mut words = words.split_whitespace();
     let number: f64 = words.next().unwrap().parse().unwrap();
     let unit = [("KiB", 1.0), ("MiB", 1024.0)].iter().find(|(name, _)| words.clone().next() == Some(name));

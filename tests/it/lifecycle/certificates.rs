@@ -90,15 +90,15 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
     eprintln!("{swaps} certificates, {} handshakes and requests, none failed", asked.load(Ordering::SeqCst));
     // A key of another certificate changes nothing, and is reported.
     let good = seen.last().unwrap().clone();
-    let kept = fs::read(&used.key).unwrap();
-    let refusals = || running.said().matches("does not belong to the certificate").count();
+    let original = fs::read(&used.key).unwrap();
+    let refusals = || running.output().matches("does not belong to the certificate").count();
     let before = refusals();
     fs::copy(&TestCertificate::make().key, &used.key).unwrap();
     until("a refusal", || refusals() > before).await;
     assert_eq!(shown(https, &[&used.root]).await, good);
     let checked = home.command(&["check"]);
     assert!(!checked.status.success() && complaint(&checked).contains("does not belong"));
-    fs::write(&used.key, kept).unwrap();
+    fs::write(&used.key, original).unwrap();
     assert!(home.command(&["check"]).status.success());
     let metrics = home.admin().get("/metrics").await.text();
     let line =
@@ -121,14 +121,14 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     assert_eq!(provider.last().header("authorization"), Some("Bearer first-secret"));
     fs::write(&secret, "").unwrap();
-    running.until_said("reload_refused").await;
+    running.wait_for_line("reload_refused").await;
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     assert_eq!(provider.last().header("authorization"), Some("Bearer first-secret"));
     fs::write(&secret, "second-secret\n").unwrap();
     until("the reload", || reloads(&home) == 1).await;
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     assert_eq!(provider.last().header("authorization"), Some("Bearer second-secret"));
-    assert!(!running.said().contains("-secret\""), "neither is told");
+    assert!(!running.output().contains("-secret\""), "neither is told");
     drop(running);
     // The same for the root of the provider's certificate.
     let server = SimulatedServer::start(SimulatorOptions { tls: two.files(), ..SimulatorOptions::default() })
@@ -239,12 +239,12 @@ async fn an_expired_certificate_is_reported_and_still_used() {
     let own = format!("client_certificate = {:?}\nclient_key = {:?}", own.chain, own.key);
     secured(&mut home, &provider, &over, &own);
     let checked = home.command(&["check"]);
-    let said = complaint(&checked);
-    assert!(checked.status.success(), "{said}");
-    for place in ["listen.https: The certificate", "client_certificate: The certificate"] {
-        assert!(said.contains(place), "{said}");
+    let stderr = complaint(&checked);
+    assert!(checked.status.success(), "{stderr}");
+    for subject in ["listen.https: The certificate", "client_certificate: The certificate"] {
+        assert!(stderr.contains(subject), "{stderr}");
     }
-    assert_eq!(said.matches("expired on 2021-01-01.").count(), 2, "{said}");
+    assert_eq!(stderr.matches("expired on 2021-01-01.").count(), 2, "{stderr}");
     let running = home.run().await;
-    until("both lines", || running.said().matches("\"certificate_over\"").count() == 2).await;
+    until("both lines", || running.output().matches("\"certificate_over\"").count() == 2).await;
 }

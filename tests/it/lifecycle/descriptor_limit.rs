@@ -30,10 +30,10 @@ async fn as_many_connections_are_held_as_the_system_allows_at_most() {
         open.push(client.stream_until(CHAT, &streamed, "One ").await);
     }
     assert!(running.descriptors() > 600, "each has two: {}", running.descriptors());
-    running.until_said("few_descriptors").await;
-    let said = running.said();
-    assert!(said.contains("limits.connections"), "{said}");
-    assert!(!said.contains("_failed"), "{said}");
+    running.wait_for_line("few_descriptors").await;
+    let log = running.output();
+    assert!(log.contains("limits.connections"), "{log}");
+    assert!(!log.contains("_failed"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,20 +51,20 @@ async fn where_none_is_left_no_provider_is_blamed_and_the_log_says_why() {
     for _ in 0..400 {
         crowd.push(TcpStream::connect(home.http).await.unwrap());
     }
-    running.until_said("accept_failed").await;
+    running.wait_for_line("accept_failed").await;
     for _ in 0..8 {
         let (head, body) = within("an answer", asked(&mut first, &client)).await;
         assert!(head.starts_with("http/1.1 503") && head.contains("retry-after: "), "{head}");
         assert_eq!(body["error"]["code"], "SERVER_9002", "{body}");
     }
-    running.until_said("connect_failed").await;
+    running.wait_for_line("connect_failed").await;
     assert_eq!(provider.calls(), 0);
     drop(crowd);
     until("free space", || running.descriptors() < 200).await;
     let (head, body) = within("an answer", asked(&mut first, &client)).await;
     assert!(head.starts_with("http/1.1 200"), "nobody was ejected: {head} {body}");
-    let said = running.said();
-    assert_eq!(said.matches("Too many open files").count(), said.matches("_failed\"").count(), "{said}");
+    let log = running.output();
+    assert_eq!(log.matches("Too many open files").count(), log.matches("_failed\"").count(), "{log}");
 }
 
 #[test]
@@ -77,10 +77,13 @@ fn check_says_how_many_it_may_take_and_if_there_are_too_few() {
         command.output().unwrap()
     };
     let few = check(256);
-    let said = complaint(&few);
-    assert!(few.status.success() && said.contains("LimitNOFILE") && said.contains("may have 256"), "{said}");
-    let told = String::from_utf8(few.stdout).unwrap();
-    assert!(told.contains("descriptors: limits.connections = 16384"), "{told}");
+    let stderr = complaint(&few);
+    assert!(
+        few.status.success() && stderr.contains("LimitNOFILE") && stderr.contains("may have 256"),
+        "{stderr}"
+    );
+    let stdout = String::from_utf8(few.stdout).unwrap();
+    assert!(stdout.contains("descriptors: limits.connections = 16384"), "{stdout}");
 }
 
 /// Sends a request on an open connection; returns its answer.

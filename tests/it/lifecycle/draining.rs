@@ -16,13 +16,13 @@ struct PersistentConnection {
     socket: TcpStream,
     key: String,
     /// Bytes read since the last request.
-    said: String,
+    received: String,
 }
 
 impl PersistentConnection {
     async fn to(client: &Client) -> Self {
         let socket = TcpStream::connect(client.address).await.unwrap();
-        Self { socket, key: client.key.clone(), said: String::new() }
+        Self { socket, key: client.key.clone(), received: String::new() }
     }
 
     async fn ask(&mut self, body: &Value) {
@@ -32,22 +32,22 @@ impl PersistentConnection {
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.said.clear();
+        self.received.clear();
         self.socket.write_all(request.as_bytes()).await.unwrap();
     }
 
     async fn until(&mut self, marker: &str) {
         let mut piece = [0; 4096];
-        while !self.said.contains(marker) {
+        while !self.received.contains(marker) {
             let read = within(marker, self.socket.read(&mut piece)).await.unwrap();
-            assert!(read > 0, "closed without {marker:?}: {}", self.said);
-            self.said.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+            assert!(read > 0, "closed without {marker:?}: {}", self.received);
+            self.received.push_str(std::str::from_utf8(&piece[..read]).unwrap());
         }
     }
 
     /// Checks whether the last response announces the end of the connection.
     fn is_last(&self) -> bool {
-        let (head, _) = self.said.split_once("\r\n\r\n").unwrap();
+        let (head, _) = self.received.split_once("\r\n\r\n").unwrap();
         head.to_ascii_lowercase().contains("connection: close")
     }
 
@@ -81,7 +81,7 @@ async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     for (connection, marker) in [(&mut idle, END), (&mut second, "One"), (&mut third, "One")] {
         connection.ask(&ask).await;
         connection.until(marker).await;
-        assert!(!connection.is_last(), "{}", connection.said);
+        assert!(!connection.is_last(), "{}", connection.received);
     }
     let app = running.gateway.app.clone();
     let stopping = tokio::spawn(running.stop());
@@ -100,8 +100,12 @@ async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     assert!(!stopping.is_finished());
     third.ask(&ask).await;
     third.until(END).await;
-    assert!(third.said.starts_with("HTTP/1.1 200") && third.said.contains("Last"), "{}", third.said);
-    assert!(third.is_last(), "{}", third.said);
+    assert!(
+        third.received.starts_with("HTTP/1.1 200") && third.received.contains("Last"),
+        "{}",
+        third.received
+    );
+    assert!(third.is_last(), "{}", third.received);
     third.closed().await;
     within("the stop", stopping).await.unwrap();
 }

@@ -42,8 +42,8 @@ struct ObservedConnection {
 
 impl ObservedConnection {
     /// Opens a connection whose window is so large that no answer has to wait for it.
-    async fn on(doors: &GatewayListeners) -> Self {
-        let mut raw = Raw::connect(doors.https, &doors.files.root).await;
+    async fn on(listeners: &GatewayListeners) -> Self {
+        let mut raw = Raw::connect(listeners.https, &listeners.files.root).await;
         let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
         let opening = [PREFACE, &frame(SETTINGS, 0, 0, &of_streams), &frame(WINDOW, 0, 0, &of_all)];
         assert!(raw.send(&opening.concat()).await);
@@ -103,7 +103,7 @@ impl ObservedConnection {
 /// A gateway with a model `m` that answers at once and a model `s` whose streams wait.
 struct TestGateway {
     home: Home,
-    doors: GatewayListeners,
+    listeners: GatewayListeners,
     running: Process,
     client: Client,
     go: Arc<Notify>,
@@ -122,11 +122,11 @@ impl TestGateway {
         quick.always(plain("Hello"));
         slow.always(waits(&go));
         let mut home = Home::new();
-        let doors = GatewayListeners::of(&mut home);
+        let listeners = GatewayListeners::of(&mut home);
         home.write(&format!("{settings}\n{}", two(&quick, &slow)));
         let running = home.run().await;
         let (client, _) = home.key();
-        Self { home, doors, running, client, go, _quick: quick, slow }
+        Self { home, listeners, running, client, go, _quick: quick, slow }
     }
 
     /// Sends the stop signal, and waits until the stop has begun.
@@ -147,7 +147,7 @@ impl TestGateway {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
     let mut stage = TestGateway::set().await;
-    let mut heard = ObservedConnection::on(&stage.doors).await;
+    let mut heard = ObservedConnection::on(&stage.listeners).await;
     for stream in [1, 3] {
         heard.ask(stream, "s", true, &stage.client).await;
         heard.until(|heard| heard.has(stream, "One ")).await;
@@ -179,7 +179,7 @@ async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
 async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
     for answers in [true, false] {
         let mut stage = TestGateway::set().await;
-        let mut idle = ObservedConnection::on(&stage.doors).await;
+        let mut idle = ObservedConnection::on(&stage.listeners).await;
         idle.raw.send(&get(1)).await;
         idle.until(|idle| idle.ended.contains(&1)).await;
         let begun = Instant::now();
@@ -206,13 +206,13 @@ async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
 async fn a_new_connection_may_make_its_first_request() {
     let mut stage = TestGateway::set().await;
     // The gateway accepts this connection before the next one, whose handshake proves it.
-    let socket = TcpStream::connect(stage.doors.https).await.unwrap();
-    let h2 = stage.doors.h2(&stage.client.key).await.unwrap();
+    let socket = TcpStream::connect(stage.listeners.https).await.unwrap();
+    let h2 = stage.listeners.h2(&stage.client.key).await.unwrap();
     stage.stop().await;
     let body = ask("m", false).to_string().into_bytes();
     let first = h2.begin(CHAT, "application/json", body.clone()).await.unwrap().finish().await;
     assert_eq!((first.status, first.whole), (200, true), "{}", first.text());
-    let late = stage.doors.over(socket).await.unwrap();
+    let late = stage.listeners.over(socket).await.unwrap();
     let answer = stage.client.open_over(late, "POST", CHAT, &[], &body).await.finish().await;
     assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
     // The GOAWAY comes before the first answer.
@@ -230,7 +230,7 @@ async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
     let mut script = waits(&stage.go);
     script.insert(4, text(&"word ".repeat(LONG / 5)));
     stage.slow.always(script);
-    let mut heard = ObservedConnection::on(&stage.doors).await;
+    let mut heard = ObservedConnection::on(&stage.listeners).await;
     heard.ask(1, "s", true, &stage.client).await;
     heard.until(|heard| heard.has(1, "One ")).await;
     stage.stop().await;
@@ -254,7 +254,7 @@ async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_gets_goaway_before_it_is_closed() {
     let mut stage = TestGateway::with("[limits]\nkeep_alive = \"300ms\"").await;
-    let mut idle = ObservedConnection::on(&stage.doors).await;
+    let mut idle = ObservedConnection::on(&stage.listeners).await;
     idle.ask(1, "m", false, &stage.client).await;
     idle.until(|idle| idle.ping.is_some()).await;
     assert_eq!((&idle.farewells[..], idle.ended.contains(&1)), (&[ANY][..], true));

@@ -1,7 +1,7 @@
 //! Load generators over kept-alive and new connections that count failures, and successive processes observed by their
 //! log.
 
-use super::transports::{Connection, GatewayListeners, Request, RequestFailure, Transport, WAYS};
+use super::transports::{Connection, GatewayListeners, Request, RequestFailure, TRANSPORTS, Transport};
 use crate::harness::process::Home;
 use crate::harness::{until, within};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct RequestOutcomes {
     /// Requests over HTTP/2 that were repeated: the connection had a GOAWAY.
     pub anew: AtomicUsize,
     /// First failures.
-    pub wrong: parking_lot::Mutex<Vec<String>>,
+    pub failures: parking_lot::Mutex<Vec<String>>,
     pub slowest_us: AtomicU64,
     stop: AtomicBool,
 }
@@ -42,12 +42,12 @@ pub struct ClientLoad {
 impl ClientLoad {
     /// Starts this number of clients, each with this number of requests per second. They rotate through the transports;
     /// every second client keeps its connection open.
-    pub fn start(doors: &GatewayListeners, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
+    pub fn start(listeners: &GatewayListeners, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
         let (tally, request) = (Arc::<RequestOutcomes>::default(), Arc::new(Request::new(key, body)));
         let client = |number: usize| {
-            let (tally, request, doors) = (tally.clone(), request.clone(), doors.clone());
-            let (way, keeps) = (WAYS[number % WAYS.len()], number.is_multiple_of(2));
-            tokio::spawn(async move { ask(&doors, way, &request, &tally, keeps, rate).await })
+            let (tally, request, listeners) = (tally.clone(), request.clone(), listeners.clone());
+            let (transport, keeps) = (TRANSPORTS[number % TRANSPORTS.len()], number.is_multiple_of(2));
+            tokio::spawn(async move { ask(&listeners, transport, &request, &tally, keeps, rate).await })
         };
         let clients = (0..clients).map(client).collect();
         Self { tally, clients, rate, begun: Instant::now() }
@@ -69,8 +69,8 @@ impl ClientLoad {
 }
 
 async fn ask(
-    doors: &GatewayListeners,
-    way: Transport,
+    listeners: &GatewayListeners,
+    transport: Transport,
     request: &Request,
     tally: &RequestOutcomes,
     keeps: bool,
@@ -78,29 +78,29 @@ async fn ask(
 ) {
     let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut kept: Option<Connection> = None;
+    let mut idle: Option<Connection> = None;
     while !tally.stop.load(Ordering::SeqCst) {
         pace.tick().await;
         let begun = Instant::now();
-        let again = kept.is_some();
-        let mut done = once(doors, way, request, kept.take()).await;
+        let again = idle.is_some();
+        let mut done = once(listeners, transport, request, idle.take()).await;
         if again && matches!(done, Err(RequestFailure::Unheard)) {
             tally.anew.fetch_add(1, Ordering::SeqCst);
-            done = once(doors, way, request, None).await;
+            done = once(listeners, transport, request, None).await;
         }
-        let wrong = match done {
+        let failure = match done {
             Ok((200, connection)) => {
                 tally.answered.fetch_add(1, Ordering::SeqCst);
-                kept = connection.filter(|_| keeps);
+                idle = connection.filter(|_| keeps);
                 None
             }
             Ok((status, _)) => Some(format!("status {status}")),
-            Err(RequestFailure::Wrong(why)) => Some(why),
+            Err(RequestFailure::Failed(why)) => Some(why),
             Err(RequestFailure::Unheard) => Some("sent away unheard".to_owned()),
         };
-        if let Some(why) = wrong {
+        if let Some(why) = failure {
             tally.refused.fetch_add(1, Ordering::SeqCst);
-            tally.wrong.lock().push(format!("{why}, {way:?}, kept: {again}"));
+            tally.failures.lock().push(format!("{why}, {transport:?}, kept: {again}"));
         }
         let took = u64::try_from(begun.elapsed().as_micros()).unwrap();
         tally.slowest_us.fetch_max(took, Ordering::SeqCst);
@@ -108,14 +108,14 @@ async fn ask(
 }
 
 async fn once(
-    doors: &GatewayListeners,
-    way: Transport,
+    listeners: &GatewayListeners,
+    transport: Transport,
     request: &Request,
-    kept: Option<Connection>,
+    idle: Option<Connection>,
 ) -> Result<(u16, Option<Connection>), RequestFailure> {
-    let connection = match kept {
+    let connection = match idle {
         Some(connection) => connection,
-        None => Connection::open(doors, way, request).await?,
+        None => Connection::open(listeners, transport, request).await?,
     };
     connection.ask(request).await
 }
@@ -178,13 +178,13 @@ pub async fn upgrade(home: &Home) -> SpawnedProcess {
     // The process may serve a moment before its log says so.
     until("the line of who serves", || !processes(home).is_empty()).await;
     let before = processes(home);
-    let told = log_text(home).matches("\"handed_over\"").count();
+    let handed_over = log_text(home).matches("\"handed_over\"").count();
     let failed = log_text(home).matches("upgrade_failed").count();
     signal(*before.last().unwrap(), "USR2");
     until("the next process to serve", || {
         let lines = log_text(home);
         assert_eq!(lines.matches("upgrade_failed").count(), failed, "{lines}");
-        processes(home).len() > before.len() && lines.matches("\"handed_over\"").count() > told
+        processes(home).len() > before.len() && lines.matches("\"handed_over\"").count() > handed_over
     })
     .await;
     SpawnedProcess(*processes(home).last().unwrap())

@@ -15,8 +15,8 @@ mod transports;
 mod upgrade;
 
 /// The goal's size, or a small one.
-pub fn size(full: usize, short: usize) -> usize {
-    if is_full() { full } else { short }
+pub fn size(full: usize, reduced: usize) -> usize {
+    if is_full() { full } else { reduced }
 }
 
 pub fn is_full() -> bool {

@@ -53,7 +53,7 @@ impl Streams {
 
     /// Opens streams: about half over HTTP/2, some on each connection, the others alternately over TLS and plain HTTP.
     pub async fn through(
-        doors: &GatewayListeners,
+        listeners: &GatewayListeners,
         client: &Client,
         provider: &Provider,
         count: usize,
@@ -61,12 +61,12 @@ impl Streams {
         let shared = count / 2 / TOGETHER;
         let single = count - shared * TOGETHER;
         let opening = |number: usize| {
-            let (doors, client) = (doors.clone(), client.clone());
+            let (listeners, client) = (listeners.clone(), client.clone());
             async move {
                 match number {
-                    over if over < shared => together(&doors, &client).await,
-                    even if even.is_multiple_of(2) => vec![alone(&doors, Transport::Tls, &client).await],
-                    _ => vec![alone(&doors, Transport::Plain, &client).await],
+                    over if over < shared => together(&listeners, &client).await,
+                    even if even.is_multiple_of(2) => vec![alone(&listeners, Transport::Tls, &client).await],
+                    _ => vec![alone(&listeners, Transport::Plain, &client).await],
                 }
             }
         };
@@ -122,15 +122,15 @@ impl OpenStream {
     }
 }
 
-async fn alone(doors: &GatewayListeners, way: Transport, client: &Client) -> OpenStream {
-    let (socket, body) = (doors.one(way).await.unwrap(), ask("s", true).to_string());
+async fn alone(listeners: &GatewayListeners, transport: Transport, client: &Client) -> OpenStream {
+    let (socket, body) = (listeners.one(transport).await.unwrap(), ask("s", true).to_string());
     let mut open = client.open_over(socket, "POST", CHAT, &[], body.as_bytes()).await;
     within("the first word", open.until("One ")).await;
     OpenStream::One(open)
 }
 
-async fn together(doors: &GatewayListeners, client: &Client) -> Vec<OpenStream> {
-    let h2 = Arc::new(doors.h2(&client.key).await.unwrap());
+async fn together(listeners: &GatewayListeners, client: &Client) -> Vec<OpenStream> {
+    let h2 = Arc::new(listeners.h2(&client.key).await.unwrap());
     let mut streams = Vec::new();
     for _ in 0..TOGETHER {
         let mut exchange = h2.open(CHAT, &ask("s", true)).await;

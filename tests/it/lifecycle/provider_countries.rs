@@ -52,9 +52,9 @@ fn a_provider_elsewhere_ends_the_start_before_a_port_is_bound() {
     let output = home.command(&["run"]);
     let took = begun.elapsed();
     eprintln!("refused after {took:?}");
-    let said = complaint(&output);
-    assert_eq!(output.status.code(), Some(78), "{said}");
-    assert!(said.contains("country") && !said.contains("in use"), "{said}");
+    let stderr = complaint(&output);
+    assert_eq!(output.status.code(), Some(78), "{stderr}");
+    assert!(stderr.contains("country") && !stderr.contains("in use"), "{stderr}");
     assert!(took <= Duration::from_secs(1), "{took:?}");
     assert!(!home.storage().exists());
 }

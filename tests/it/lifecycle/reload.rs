@@ -20,14 +20,14 @@ async fn reloads_under_load_break_nothing() {
     quick.always(plain("Hello"));
     later.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = GatewayListeners::of(&mut home);
+    let listeners = GatewayListeners::of(&mut home);
     let (one, two) = (two(&quick, &slow), two(&later, &slow));
     home.write(&one);
     let running = home.run().await;
     let (client, _) = home.key();
-    let streams = Streams::through(&doors, &client, &slow, size(200, 20)).await;
+    let streams = Streams::through(&listeners, &client, &slow, size(200, 20)).await;
     let batch = batch_jobs::batch(&client, &batch_jobs::lines(size(2_000, 200))).await;
-    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = ClientLoad::start(&listeners, &client.key, &ask("m", false), size(30, 6), 10);
     for number in 0..reloads {
         let (text, provider) = if number % 2 == 0 { (&two, &later) } else { (&one, &quick) };
         let before = provider.calls();
@@ -43,7 +43,7 @@ async fn reloads_under_load_break_nothing() {
     let tally = crowd.stop().await;
     let (answered, refused) = (tally.answered(), tally.refused.load(Ordering::SeqCst));
     eprintln!("{reloads} reloads, {answered} requests, {refused} refused");
-    assert_eq!(refused, 0, "{:?}", tally.wrong.lock());
+    assert_eq!(refused, 0, "{:?}", tally.failures.lock());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,22 +51,22 @@ async fn a_stop_under_load_answers_all_that_was_taken_and_ends_with_the_last_str
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = GatewayListeners::of(&mut home);
+    let listeners = GatewayListeners::of(&mut home);
     home.write(&two(&quick, &slow));
     let mut running = home.run().await;
     let (client, _) = home.key();
     let count = size(1_000, 30);
-    let streams = Streams::through(&doors, &client, &slow, count).await;
-    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let streams = Streams::through(&listeners, &client, &slow, count).await;
+    let crowd = ClientLoad::start(&listeners, &client.key, &ask("m", false), size(30, 6), 10);
     until("some answers", || crowd.tally.answered() > 20).await;
     running.signal("TERM");
     // From now on no process listens: only new connections may fail.
-    until("the door to close", || !crowd.tally.wrong.lock().is_empty()).await;
+    until("the door to close", || !crowd.tally.failures.lock().is_empty()).await;
     assert!(running.ended().is_none(), "it waits for its streams");
     assert_eq!(home.admin().get("/readyz").await.status, 503, "and says that it does");
     let tally = crowd.stop().await;
-    let wrong = tally.wrong.lock().clone();
-    assert!(wrong.iter().all(|why| why.starts_with("not connected")), "{wrong:?}");
+    let failures = tally.failures.lock().clone();
+    assert!(failures.iter().all(|why| why.starts_with("not connected")), "{failures:?}");
     assert_eq!(streams.end().await, 0);
     let last = Instant::now();
     assert_eq!(running.until_ended().await.code(), Some(0));

@@ -22,7 +22,7 @@ pub enum Transport {
 }
 
 /// Transports in rotation.
-pub const WAYS: [Transport; 3] = [Transport::H2, Transport::Tls, Transport::Plain];
+pub const TRANSPORTS: [Transport; 3] = [Transport::H2, Transport::Tls, Transport::Plain];
 
 /// Addresses of a gateway's listeners, and the root that its clients trust.
 #[derive(Clone)]
@@ -44,8 +44,8 @@ impl GatewayListeners {
     }
 
     /// Opens a connection with HTTP/1.1.
-    pub async fn one(&self, way: Transport) -> std::io::Result<Box<dyn Duplex>> {
-        Ok(match way {
+    pub async fn one(&self, transport: Transport) -> std::io::Result<Box<dyn Duplex>> {
+        Ok(match transport {
             Transport::Plain => Box::new(TcpStream::connect(self.http).await?),
             Transport::Tls | Transport::H2 => Box::new(dial(self.https, &self.tls).await?),
         })
@@ -94,20 +94,20 @@ pub enum Connection {
 pub enum RequestFailure {
     /// Request that the gateway did not process: its connection had a GOAWAY.
     Unheard,
-    Wrong(String),
+    Failed(String),
 }
 
 impl Connection {
     pub async fn open(
-        doors: &GatewayListeners,
-        way: Transport,
+        listeners: &GatewayListeners,
+        transport: Transport,
         request: &Request,
     ) -> Result<Self, RequestFailure> {
-        let opened = match way {
-            Transport::Plain | Transport::Tls => doors.one(way).await.map(Self::One),
-            Transport::H2 => doors.h2(&request.key).await.map(Self::H2),
+        let opened = match transport {
+            Transport::Plain | Transport::Tls => listeners.one(transport).await.map(Self::One),
+            Transport::H2 => listeners.h2(&request.key).await.map(Self::H2),
         };
-        opened.map_err(|why| RequestFailure::Wrong(format!("not connected: {why}")))
+        opened.map_err(|why| RequestFailure::Failed(format!("not connected: {why}")))
     }
 
     /// Sends one request; returns the connection if it may serve another.
@@ -115,18 +115,18 @@ impl Connection {
         match self {
             Self::One(socket) => {
                 let (status, socket) =
-                    exchange(socket, &request.text).await.map_err(RequestFailure::Wrong)?;
+                    exchange(socket, &request.text).await.map_err(RequestFailure::Failed)?;
                 Ok((status, socket.map(Self::One)))
             }
             Self::H2(h2) => {
                 let begun = h2.begin(CHAT, "application/json", request.body.clone().into_bytes()).await;
                 let answer = begun.map_err(|why| match is_unprocessed(&why) {
                     true => RequestFailure::Unheard,
-                    false => RequestFailure::Wrong(format!("cut: {why}")),
+                    false => RequestFailure::Failed(format!("cut: {why}")),
                 });
                 let answer = answer?.finish().await;
                 if !answer.whole {
-                    return Err(RequestFailure::Wrong(format!("cut after {} bytes", answer.body.len())));
+                    return Err(RequestFailure::Failed(format!("cut after {} bytes", answer.body.len())));
                 }
                 Ok((answer.status, Some(Self::H2(h2))))
             }

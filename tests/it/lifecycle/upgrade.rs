@@ -26,16 +26,16 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (quick, slow) = (Provider::start().await, Provider::start().await);
     quick.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = GatewayListeners::of(&mut home);
+    let listeners = GatewayListeners::of(&mut home);
     home.write(&two(&quick, &slow));
     let first = home.run().await;
     let (client, _) = home.key();
-    let crowd = ClientLoad::start(&doors, &client.key, &ask("m", false), size(30, 6), 10);
+    let crowd = ClientLoad::start(&listeners, &client.key, &ask("m", false), size(30, 6), 10);
     let (mut heirs, mut generations): (Vec<SpawnedProcess>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
         // Each process has half of the streams: those of two processes are open at any time.
-        let half = Streams::through(&doors, &client, &slow, streams / 2).await;
+        let half = Streams::through(&listeners, &client, &slow, streams / 2).await;
         generations.push((*processes(&home).last().unwrap(), half));
         let begun = Instant::now();
         heirs.push(upgrade(&home).await);
@@ -68,7 +68,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
         took.iter().max().unwrap(),
         slowest / 1_000
     );
-    assert_eq!(refused, 0, "{:?}", tally.wrong.lock());
+    assert_eq!(refused, 0, "{:?}", tally.failures.lock());
     assert_eq!(broken, 0);
     // The absence of refusals proves little if there were few requests.
     assert!(!is_full() || answered >= due / 3, "{answered} of {due}");
@@ -89,21 +89,21 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let provider = Provider::start().await;
     provider.always(plain("Hello"));
     let mut home = Home::new();
-    let doors = GatewayListeners::of(&mut home);
+    let listeners = GatewayListeners::of(&mut home);
     home.write(&catalogue(&provider, ""));
     let mut before = home.run().await;
     let (client, _) = home.key();
     let request = Arc::new(Request::new(&client.key, &ask("m", false)));
     let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
     let asking = |number: usize| {
-        let (doors, request, stop, answered) =
-            (doors.clone(), request.clone(), stop.clone(), answered.clone());
-        let way = [Transport::H2, Transport::Tls][number % 2];
+        let (listeners, request, stop, answered) =
+            (listeners.clone(), request.clone(), stop.clone(), answered.clone());
+        let transport = [Transport::H2, Transport::Tls][number % 2];
         tokio::spawn(async move {
             while !stop.load(Ordering::SeqCst) {
-                let connection = Connection::open(&doors, way, &request).await?;
+                let connection = Connection::open(&listeners, transport, &request).await?;
                 let (status, _) = connection.ask(&request).await?;
-                assert_eq!(status, 200, "{way:?}");
+                assert_eq!(status, 200, "{transport:?}");
                 answered.fetch_add(1, Ordering::SeqCst);
             }
             Ok::<_, RequestFailure>(())
@@ -158,9 +158,9 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     let stream = Streams::open(&client, &slow, 1).await;
     let next = upgrade(&home).await;
     upload.send(rest).await;
-    let kept = within("the upload", upload.finish()).await;
-    assert_eq!(kept.status, 200, "{}", kept.text());
-    let file = kept.json()["id"].as_str().unwrap().to_owned();
+    let uploaded = within("the upload", upload.finish()).await;
+    assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+    let file = uploaded.json()["id"].as_str().unwrap().to_owned();
     let read = other.get(&format!("/v1/files/{file}/content")).await;
     assert_eq!(read.text(), lines, "the process that has the store now has the file");
     let ended = batch_jobs::ended(&client, &batch).await;

@@ -101,12 +101,12 @@ async fn an_engine_that_refuses_n_is_learnt() {
             .await;
             let running = bench().model(LISTED).provider("a", &provider).start().await;
             for calls in [4, 7] {
-                let said = if streams {
+                let contents = if streams {
                     streamed(&post(&running, &ask_stream(3)).await, 3)
                 } else {
                     texts(&post(&running, &ask(3)).await)
                 };
-                assert_eq!(said, ["Hello", "Hello", "Hello"]);
+                assert_eq!(contents, ["Hello", "Hello", "Hello"]);
                 assert_eq!(seen.lock().len(), calls, "{code} {streams}");
             }
         }
@@ -116,8 +116,8 @@ async fn an_engine_that_refuses_n_is_learnt() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_that_persists_without_n_is_a_client_error_after_one_retry() {
     let provider = Provider::start().await;
-    let wrong = json!({"error": {"message": "bad request", "type": "invalid_request_error"}});
-    provider.always(json_answer(400, &wrong));
+    let error_body = json!({"error": {"message": "bad request", "type": "invalid_request_error"}});
+    provider.always(json_answer(400, &error_body));
     let running = bench().model(LISTED).provider("a", &provider).start().await;
     assert_eq!(post(&running, &ask(8)).await.status, 400);
     assert_eq!(provider.calls(), 2);

@@ -1,6 +1,6 @@
 //! Admission limit of the gateway: a permit, a brief wait, or 503 at once.
 
-use super::{CHAT, form, of_account, seats, timed, until_empty};
+use super::{CHAT, form, of_account, timed, until_empty, with_concurrency};
 use crate::harness::script::{completion, held, json_answer};
 use crate::harness::{Bench, Provider, until};
 use serde_json::json;
@@ -78,7 +78,8 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
-    let running = seats(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
+    let running =
+        with_concurrency(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
     let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
     let app = running.gateway.app.clone();
     let waits = || app.config_snapshot().providers[0].concurrency.waiting();
@@ -172,7 +173,8 @@ async fn a_waiting_batch_request_yields_to_a_synchronous_one() {
     let provider = Provider::start().await;
     let go = Arc::new(Notify::new());
     provider.always(held(&go, "Hello"));
-    let running = seats(&provider, 1).settings("[overload]\nrequests = 2\nwait = \"20s\"").start().await;
+    let running =
+        with_concurrency(&provider, 1).settings("[overload]\nrequests = 2\nwait = \"20s\"").start().await;
     let (client, ask) = (running.client.clone(), running.ask());
     let first = tokio::spawn(async move { client.post(CHAT, &ask).await });
     provider.until_calls(1).await;
@@ -192,8 +194,8 @@ fn check_adds_the_memory_up() {
     home.write(
         "[process]\nthreads = 2\n[overload]\nrequests = 1000\nbytes = \"100MiB\"\n[limits]\nconnections = 2048\nhead = \"16KiB\"\n[batches]\nmemory = \"24MiB\"\nconcurrency = 128\n",
     );
-    let said = home.command(&["check"]);
-    let text = String::from_utf8(said.stdout).unwrap();
+    let checked = home.command(&["check"]);
+    let text = String::from_utf8(checked.stdout).unwrap();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "memory at most",

@@ -78,17 +78,17 @@ async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered()
     assert_eq!(events.last().unwrap()["error"]["code"], "SERVER_9002", "{}", broken.text());
     assert!(events.iter().all(|event| event.get("billing_cost").is_none()));
     go.notify_waiters();
-    let mut told = 0.0;
+    let mut reported = 0.0;
     for stream in streams {
         let credits =
             stream.await.unwrap().events().iter().find_map(|event| event["billing_cost"]["credits"].as_f64());
-        told += credits.expect("it is good");
+        reported += credits.expect("it is good");
     }
     until_empty(&running).await;
     let metrics = running.admin().get("/metrics").await.text();
     let charged = metrics.lines().filter(|line| line.starts_with("penstock_credits_total{"));
     let charged: f64 = charged.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
-    assert!(told > 0.0 && (charged - told).abs() < 1e-9, "{charged} of {told}");
+    assert!(reported > 0.0 && (charged - reported).abs() < 1e-9, "{charged} of {reported}");
 }
 
 /// Tests that one stream buffers no more than an answer that is not streamed may have.

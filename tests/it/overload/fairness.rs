@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-const SEATS: usize = 2;
+const MAX_IN_FLIGHT: usize = 2;
 const THINKS: Duration = Duration::from_millis(160);
 
 async fn in_front_of(address: std::net::SocketAddr) -> Running {
-    let lines = format!("max_in_flight = {SEATS}\n{}", crate::harness::gateway::PATIENT);
+    let lines = format!("max_in_flight = {MAX_IN_FLIGHT}\n{}", crate::harness::gateway::PATIENT);
     Bench::new()
         .settings("[overload]\nqueue = 100")
         .provider_at("a", &format!("http://{address}/v1"), &lines, "")
@@ -35,8 +35,8 @@ async fn paced(clients: &[Client], pace: Duration, lasts: Duration) -> Vec<Durat
         let first = began + pace.mul_f64(index as f64 / clients.len() as f64);
         asked.spawn(async move {
             let mut times = Vec::new();
-            for turn in 0..(lasts.as_secs_f64() / pace.as_secs_f64()) as u32 {
-                tokio::time::sleep_until((first + pace * turn).into()).await;
+            for round in 0..(lasts.as_secs_f64() / pace.as_secs_f64()) as u32 {
+                tokio::time::sleep_until((first + pace * round).into()).await;
                 let (answer, took) = timed(client.post(CHAT, &brief_request())).await;
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 times.push(took);

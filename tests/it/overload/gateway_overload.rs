@@ -23,7 +23,7 @@ const QUEUE: usize = 8;
 /// Load of a run.
 struct LoadSize {
     /// Permits of the gateway, and the duration of a request.
-    places: usize,
+    permits: usize,
     thinks: Duration,
     /// Duration of the peak measurement, and of the overload at four times that rate.
     peak: Duration,
@@ -34,14 +34,14 @@ impl LoadSize {
     fn of_this_form() -> Self {
         let seconds = Duration::from_secs;
         let optimised = std::env::var_os("PENSTOCK_BINARY").is_some();
-        let (places, thinks) = if full() && optimised { (64, 40) } else { (8, 200) };
+        let (permits, thinks) = if full() && optimised { (64, 40) } else { (8, 200) };
         let (peak, lasts) = form((seconds(2), seconds(4)), (seconds(60), seconds(300)));
-        Self { places, thinks: Duration::from_millis(thinks), peak, lasts }
+        Self { permits, thinks: Duration::from_millis(thinks), peak, lasts }
     }
 
     /// Permits that one account may take: the last eighth is reserved for others.
     fn own(&self) -> usize {
-        self.places - self.places / 8
+        self.permits - self.permits / 8
     }
 }
 
@@ -57,7 +57,7 @@ enum ResponseClass {
 struct ClientLoad {
     address: SocketAddr,
     request: Vec<u8>,
-    kept: Mutex<Vec<TcpStream>>,
+    idle: Mutex<Vec<TcpStream>>,
 }
 
 impl ClientLoad {
@@ -70,20 +70,20 @@ impl ClientLoad {
             client.key,
             body.len()
         );
-        Arc::new(Self { address: client.address, request: request.into(), kept: Mutex::default() })
+        Arc::new(Self { address: client.address, request: request.into(), idle: Mutex::default() })
     }
 
     async fn ask(&self) -> ResponseClass {
-        let (began, kept) = (Instant::now(), self.kept.lock().pop());
-        let which = if kept.is_some() { "kept" } else { "new" };
-        match self.ask_over(kept, began).await {
+        let (began, reused) = (Instant::now(), self.idle.lock().pop());
+        let which = if reused.is_some() { "kept" } else { "new" };
+        match self.ask_over(reused, began).await {
             Ok(was) => was,
             Err(error) => ResponseClass::Broken(error, which),
         }
     }
 
-    async fn ask_over(&self, kept: Option<TcpStream>, began: Instant) -> std::io::Result<ResponseClass> {
-        let mut socket = match kept {
+    async fn ask_over(&self, reused: Option<TcpStream>, began: Instant) -> std::io::Result<ResponseClass> {
+        let mut socket = match reused {
             Some(socket) => socket,
             None => TcpStream::connect(self.address).await?,
         };
@@ -91,7 +91,7 @@ impl ClientLoad {
         let (head, body) = within("an answer", answer(&mut socket)).await?;
         let took = began.elapsed();
         if !head.contains("connection: close") {
-            self.kept.lock().push(socket);
+            self.idle.lock().push(socket);
         }
         if head.starts_with("http/1.1 200 ") {
             return Ok(ResponseClass::Good);
@@ -190,7 +190,7 @@ async fn app(scale: &LoadSize) -> (Provider, Home, Process, Client) {
     let home = Home::new();
     home.write(&format!(
         "[log]\nlevel = \"error\"\n[limits]\nkeep_alive = \"10m\"\n[overload]\nrequests = {}\nqueue = {QUEUE}\n{}",
-        scale.places,
+        scale.permits,
         catalogue(&provider, "")
     ));
     let process = home.run().await;
@@ -210,7 +210,7 @@ async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
     let count = (rate * scale.lasts.as_secs_f64()) as u32;
     let (mut became, goodput) = rush(&crowd, rate, count).await;
     let broken = &became.broken;
-    assert!(broken.is_empty(), "{} without an answer: {:?}; {}", broken.len(), broken[0], process.said());
+    assert!(broken.is_empty(), "{} without an answer: {:?}; {}", broken.len(), broken[0], process.output());
     let grown = process.memory("VmHWM").saturating_sub(idle);
     let (half, most) = (percentile(&mut became.refused, 50), percentile(&mut became.refused, 99));
     eprintln!(
@@ -219,7 +219,7 @@ async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
         scale.own(),
         100.0 * goodput / peak,
         became.refused.len(),
-        crowd.kept.lock().len()
+        crowd.idle.lock().len()
     );
     // During the gate the machine has other load.
     assert!(goodput >= form(0.7, 0.9) * peak, "{goodput} of {peak}");

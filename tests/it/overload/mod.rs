@@ -24,8 +24,8 @@ pub fn full() -> bool {
 }
 
 /// The short or the long form.
-pub fn form<T>(short: T, long: T) -> T {
-    if full() { long } else { short }
+pub fn form<T>(reduced: T, long: T) -> T {
+    if full() { long } else { reduced }
 }
 
 /// Returns the value that this share of the values does not exceed.
@@ -48,8 +48,8 @@ pub async fn thinker(first_token: Duration) -> SimulatedServer {
 }
 
 /// Gateway in front of one provider with a concurrency limit.
-pub fn seats(provider: &Provider, seats: usize) -> Bench {
-    let lines = format!("max_in_flight = {seats}\n{}", crate::harness::gateway::PATIENT);
+pub fn with_concurrency(provider: &Provider, max_in_flight: usize) -> Bench {
+    let lines = format!("max_in_flight = {max_in_flight}\n{}", crate::harness::gateway::PATIENT);
     Bench::new().provider_with("a", provider, &lines, "")
 }
 
@@ -64,16 +64,16 @@ pub async fn of_account(running: &Running, account: &str) -> Client {
 pub async fn until_empty(running: &Running) {
     let app = &running.gateway.app;
     crate::harness::until("no request to be in flight", || {
-        let standing = app.admission.load_status();
-        let seats: u32 = app
+        let load = app.admission.load_status();
+        let at_providers: u32 = app
             .config_snapshot()
             .providers
             .iter()
             .map(|one| one.concurrency.in_flight() + one.concurrency.waiting())
             .sum();
         app.in_flight_exchanges() == 0
-            && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
-            && seats == 0
+            && (load.requests, load.bytes, load.waiting) == (0, 0, 0)
+            && at_providers == 0
             && app.ledger.durability_snapshot().open == 0
     })
     .await;

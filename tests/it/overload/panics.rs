@@ -129,11 +129,11 @@ fn again(test: &str) {
         .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    let output = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
     // Each panic prints a line; the last lines contain the reason of a failure.
-    let last: Vec<&str> = said.lines().skip(said.lines().count().saturating_sub(40)).collect();
-    assert!(ran.status.success() && said.contains("1 passed"), "{}", last.join("\n"));
-    said.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
+    let last: Vec<&str> = output.lines().skip(output.lines().count().saturating_sub(40)).collect();
+    assert!(ran.status.success() && output.contains("1 passed"), "{}", last.join("\n"));
+    output.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
 }
 
 /// Sends requests that panic, at each injection point in rotation, up to the given number.
@@ -161,14 +161,14 @@ async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
     let provider = Provider::with_selector(Box::new(|_| stream(&["One ", "two ", "three "]))).await;
     let running = Bench::new().provider("a", &provider).start().await;
     panics(&running, 0..some).await;
-    let (open, kept) = (descriptors(), memory());
+    let (open, baseline) = (descriptors(), memory());
     panics(&running, some..many).await;
     until("descriptors to be closed", || descriptors() <= open + COMING_AND_GOING).await;
-    let grown = memory().saturating_sub(kept);
+    let grown = memory().saturating_sub(baseline);
     eprintln!(
-        "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {kept}",
+        "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {baseline}",
         descriptors()
     );
     // After a few panics, memory has reached its normal size.
-    assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {kept}");
+    assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {baseline}");
 }

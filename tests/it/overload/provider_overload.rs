@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Concurrency limit of the provider, and its delay: both give the peak of good answers a second.
-const SEATS: usize = 4;
+const MAX_IN_FLIGHT: usize = 4;
 const THINKS: Duration = Duration::from_millis(500);
 /// Allowed growth of the process, in KiB.
 pub const GROWTH: u64 = 64 << 10;
@@ -22,7 +22,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     let home = Home::new();
     home.write(&format!(
         "[log]\nlevel = \"error\"\n[overload]\nqueue = 8\n[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 4096\n\
-         [[providers]]\nid = \"a\"\noperator = \"T\"\ncountry = \"FR\"\ncity = \"Paris\"\nmax_in_flight = {SEATS}\n\
+         [[providers]]\nid = \"a\"\noperator = \"T\"\ncountry = \"FR\"\ncity = \"Paris\"\nmax_in_flight = {MAX_IN_FLIGHT}\n\
          base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"m\"\nname = \"theirs\"\n",
         server.address
     ));
@@ -35,7 +35,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     // The peak: as many clients as slots, each with the next request as soon as it has its answer.
     let (good, until) = (Arc::new(AtomicUsize::new(0)), Instant::now() + lasts);
     let mut clients = JoinSet::new();
-    for _ in 0..SEATS {
+    for _ in 0..MAX_IN_FLIGHT {
         let (client, ask, good) = (client.clone(), ask.clone(), good.clone());
         clients.spawn(async move {
             while Instant::now() < until {
@@ -66,14 +66,14 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     }
     let (mut served, mut last, mut refused) = (0_u32, began, Vec::new());
     while let Some(done) = asked.join_next().await {
-        let (status, told, took, at) = done.unwrap();
+        let (status, has_retry_after, took, at) = done.unwrap();
         match status {
             200 => {
                 served += 1;
                 last = last.max(at);
             }
             503 => {
-                assert!(told, "a refusal says when to come back");
+                assert!(has_retry_after, "a refusal says when to come back");
                 refused.push(took);
             }
             other => panic!("{other}"),

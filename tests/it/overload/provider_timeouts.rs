@@ -76,9 +76,9 @@ impl SilentListener {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let left = counted.clone();
                 tokio::spawn(async move {
-                    let mut said = Vec::new();
-                    socket.read_to_end(&mut said).await.ok();
-                    left.fetch_add(usize::from(said.first() == Some(&HANDSHAKE)), Ordering::SeqCst);
+                    let mut received = Vec::new();
+                    socket.read_to_end(&mut received).await.ok();
+                    left.fetch_add(usize::from(received.first() == Some(&HANDSHAKE)), Ordering::SeqCst);
                 });
             }
         });
@@ -91,7 +91,7 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
     let never = "[routing.breaker]\nconsecutive = 1000\nminimum = 100000";
     let bench = Bench::new().settings(never);
     let running = bench.provider_at("a", &silent.base(), &silent.lines(clock), "").start().await;
-    let (mut late, mut leaving, mut told) = (Vec::new(), Vec::new(), String::new());
+    let (mut late, mut leaving, mut body) = (Vec::new(), Vec::new(), String::new());
     // During the gate the machine has other load: one of several trials has to be in time.
     let is_late = |late: &[Duration]| !full() && late.iter().all(|late| *late > LATE);
     for trial in 1.. {
@@ -104,10 +104,10 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
         let (answer, took) = timed(running.client.post(path, ask)).await;
         assert!(took >= CLOCK, "{clock} fired after {took:?}");
         late.push(took - CLOCK);
-        told = answer.text();
-        assert!(answer.status == 503 || told.contains("\"error\""), "{clock}: {told}");
+        body = answer.text();
+        assert!(answer.status == 503 || body.contains("\"error\""), "{clock}: {body}");
         let good = ["\"finish_reason\":\"stop\"", "message_stop"];
-        assert!(!good.iter().any(|end| told.contains(end)), "{clock}: {told}");
+        assert!(!good.iter().any(|end| body.contains(end)), "{clock}: {body}");
         if silent.left().is_some() {
             // From the timeout to the moment at which the provider noticed; the client may get its answer before or
             // after.
@@ -125,7 +125,7 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
         eprintln!("clock {clock}: the provider left after p50 {half:?}, always within {all:?}");
         assert!(all <= LEFT || !full(), "{clock}: the provider's work went on for {all:?}");
     }
-    told
+    body
 }
 
 fn ask(stream: bool) -> Value {
@@ -145,8 +145,8 @@ async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
     {
         held.push(one);
     }
-    let told = tried("connect", SilentPhase::Nobody(address), &ask(false), CHAT).await;
-    assert!(told.contains("INFERENCE_3103"), "{told}");
+    let body = tried("connect", SilentPhase::Nobody(address), &ask(false), CHAT).await;
+    assert!(body.contains("INFERENCE_3103"), "{body}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,8 +154,8 @@ async fn a_connection_that_is_taken_and_a_handshake_that_is_not_answered() {
     // Both kinds of TLS connections: with negotiation of HTTP/2, and without.
     for lines in ["http = \"auto\"", "http = \"h1\""] {
         let deaf = SilentListener::start().await;
-        let told = tried("connect", SilentPhase::SilentListener(&deaf, lines), &ask(true), CHAT).await;
-        assert!(told.contains("INFERENCE_3103"), "{told}");
+        let body = tried("connect", SilentPhase::SilentListener(&deaf, lines), &ask(true), CHAT).await;
+        assert!(body.contains("INFERENCE_3103"), "{body}");
     }
 }
 
@@ -166,8 +166,8 @@ async fn silence_before_the_head_and_before_the_first_token() {
     let token = ("first_token", vec![sse(), role(), ScriptStep::Hang], ask(true));
     for (clock, script, ask) in [head, plain, token] {
         let provider = Provider::start().await;
-        let told = tried(clock, SilentPhase::Scripted(&provider, script), &ask, CHAT).await;
-        assert!(told.contains("INFERENCE_3103"), "{told}");
+        let body = tried(clock, SilentPhase::Scripted(&provider, script), &ask, CHAT).await;
+        assert!(body.contains("INFERENCE_3103"), "{body}");
     }
 }
 
@@ -176,11 +176,11 @@ async fn silence_and_the_end_of_the_whole_time_after_the_first_token() {
     let script = vec![sse(), role(), text("One "), ScriptStep::Hang];
     for clock in ["idle", "total"] {
         let provider = Provider::start().await;
-        let told = tried(clock, SilentPhase::Scripted(&provider, script.clone()), &ask(true), CHAT).await;
-        assert!(told.contains("One ") && told.contains("INFERENCE_3103"), "{told}");
+        let body = tried(clock, SilentPhase::Scripted(&provider, script.clone()), &ask(true), CHAT).await;
+        assert!(body.contains("One ") && body.contains("INFERENCE_3103"), "{body}");
         let provider = Provider::start().await;
         let silent = SilentPhase::Scripted(&provider, script.clone());
-        let told = tried(clock, silent, &ask(true), "/v1/messages").await;
-        assert!(told.contains("event: error") && told.contains("overloaded_error"), "{told}");
+        let body = tried(clock, silent, &ask(true), "/v1/messages").await;
+        assert!(body.contains("event: error") && body.contains("overloaded_error"), "{body}");
     }
 }

@@ -70,7 +70,7 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
         .await;
     let story = RecordedActions::play(&home, &log).await;
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
     let (ends, events) = read_placed(&log, &home.storage()).into_iter().unzip();
     (home, Recorded { events, ends, story, settings })
 }
@@ -80,11 +80,11 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
 fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let behind = |at: u64| recorded.ends.partition_point(|end| *end <= at);
     let (first, last) = (behind(recorded.story.begin), recorded.events.len());
-    let told: Vec<usize> = recorded.story.facts.iter().map(|(at, _)| behind(*at)).collect();
-    let places = |of: &dyn Fn(usize, &Event) -> bool| -> Vec<usize> {
+    let acknowledged: Vec<usize> = recorded.story.facts.iter().map(|(at, _)| behind(*at)).collect();
+    let positions = |of: &dyn Fn(usize, &Event) -> bool| -> Vec<usize> {
         (first..last).filter(|at| of(*at, &recorded.events[*at])).map(|at| at + 1).collect()
     };
-    let named = places(&|_, event| match event {
+    let named = positions(&|_, event| match event {
         Event::Create(path) | Event::Rename { to: path, .. } | Event::Remove(path) => {
             path.starts_with("files")
         }
@@ -99,11 +99,12 @@ fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
             _ => {}
         }
     }
-    let synced =
-        places(&|at, event| matches!(event, Event::Sync(_)) && works.iter().any(|work| work.contains(&at)));
+    let synced = positions(&|at, event| {
+        matches!(event, Event::Sync(_)) && works.iter().any(|work| work.contains(&at))
+    });
     (0..CUTS)
         .map(|number| match number % 4 {
-            0 => told[random.random_range(0..told.len())],
+            0 => acknowledged[random.random_range(0..acknowledged.len())],
             1 => named[random.random_range(0..named.len())],
             2 => synced[random.random_range(0..synced.len())],
             _ => random.random_range(first..=last),
@@ -160,8 +161,8 @@ async fn try_all(recorded: Arc<Recorded>, round: u64) {
                 let home = Home::within(&scratch());
                 image(&recorded.events, cut, policy, &mut random, &home.storage());
                 home.write(&recorded.settings);
-                let place = recorded.ends[..cut].last().copied().unwrap_or(0);
-                let judge = StateVerifier { home, story: &recorded.story, place };
+                let position = recorded.ends[..cut].last().copied().unwrap_or(0);
+                let judge = StateVerifier { home, story: &recorded.story, position };
                 if let Err(why) = judge.judge().await {
                     failures.push(format!("cut {cut} of {}, {policy:?}: {why}", recorded.events.len()));
                 }
@@ -185,7 +186,7 @@ async fn contents_that_are_not_synced_are_missed() {
     home.write(&settings);
     let mut random = StdRng::seed_from_u64(0);
     image(&events, events.len(), Policy::LoseUnsynced, &mut random, &home.storage());
-    let judged = StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = StateVerifier { home, story: &story, position: u64::MAX }.judge().await;
     assert!(judged.unwrap_err().contains("file "));
 }
 
@@ -203,11 +204,12 @@ async fn the_verification_detects_lost_and_false_state() {
         harm(&other.storage().join("files"));
         other
     };
-    let judged = async |home: Home| StateVerifier { home, story: &story, place: u64::MAX }.judge().await;
+    let judged = async |home: Home| StateVerifier { home, story: &story, position: u64::MAX }.judge().await;
     judged(copy(&|_| {})).await.unwrap();
     let gone = |file: &str| story.deletes.iter().any(|(id, _)| id == file);
-    let kept = |fact: &Acknowledgement| matches!(fact, Acknowledgement::Uploaded { id } if !gone(id));
-    let Some((_, Acknowledgement::Uploaded { id })) = story.facts.iter().find(|(_, fact)| kept(fact)) else {
+    let is_retained = |fact: &Acknowledgement| matches!(fact, Acknowledgement::Uploaded { id } if !gone(id));
+    let Some((_, Acknowledgement::Uploaded { id })) = story.facts.iter().find(|(_, fact)| is_retained(fact))
+    else {
         panic!("nothing was uploaded")
     };
     assert!(files.join(id).exists());

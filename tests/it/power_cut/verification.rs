@@ -12,7 +12,7 @@ pub struct StateVerifier<'a> {
     pub home: Home,
     pub story: &'a RecordedActions,
     /// Position of the power cut in the log.
-    pub place: u64,
+    pub position: u64,
 }
 
 /// Returns an error with this sentence unless the condition is true.
@@ -47,19 +47,19 @@ impl StateVerifier<'_> {
             ends.insert(text(&end["id"]).to_owned(), end);
         }
         for (at, fact) in &self.story.facts {
-            if *at <= self.place {
+            if *at <= self.position {
                 self.holds(&client, fact, &ends).await?;
             }
         }
         self.whole(&client).await?;
         process.signal("TERM");
-        so!(process.until_ended().await.code() == Some(0), "{}", process.said());
+        so!(process.until_ended().await.code() == Some(0), "{}", process.output());
         self.charges(&charged)
     }
 
     /// Returns true if the deletion of the file had begun.
     fn may_be_gone(&self, file: &str) -> bool {
-        self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
+        self.story.deletes.iter().any(|(id, at)| id == file && self.position > *at)
     }
 
     /// Checks that acknowledged state is present.
@@ -86,8 +86,8 @@ impl StateVerifier<'_> {
             }
             Acknowledgement::Results { batch, text: seen } => {
                 let given = client.get(&path(text(&batch["output_file_id"]))).await;
-                let kept = given.status == 200 && given.body.starts_with(seen.as_bytes());
-                so!(kept, "results that were given are others now: {} {batch}", given.status);
+                let is_unchanged = given.status == 200 && given.body.starts_with(seen.as_bytes());
+                so!(is_unchanged, "results that were given are others now: {} {batch}", given.status);
             }
             Acknowledgement::Ended { batch } => {
                 let now = ends.get(text(&batch["id"]));

@@ -26,10 +26,10 @@ const AT_ONCE: usize = 500;
 /// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by
 /// itself; before, what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
-const GROWTH_SHORT_KIB: u64 = 64 << 10;
+const GROWTH_REDUCED_KIB: u64 = 64 << 10;
 
-fn setting(name: &str, short: u64, long: u64) -> u64 {
-    let otherwise = if is_long_run() { long } else { short };
+fn setting(name: &str, reduced: u64, long: u64) -> u64 {
+    let otherwise = if is_long_run() { long } else { reduced };
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 
@@ -81,30 +81,30 @@ async fn mark(home: &Home, process: &Process, seen: &Seen, begun: Instant) -> Pr
 
 /// Sends requests at a steady rate until stopped, and waits for the last answer. Returns the peak concurrency.
 async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>, busiest: Arc<AtomicUsize>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(rate).unwrap());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut number = 0;
     while !over.load(Ordering::Relaxed) {
         ticks.tick().await;
-        let place = places.clone().acquire_owned().await.unwrap();
-        busiest.fetch_max(AT_ONCE - places.available_permits(), Ordering::Relaxed);
+        let permit = permits.clone().acquire_owned().await.unwrap();
+        busiest.fetch_max(AT_ONCE - permits.available_permits(), Ordering::Relaxed);
         let asked = one(client.clone(), seen.clone(), number);
         tokio::spawn(async move {
             asked.await;
-            drop(place);
+            drop(permit);
         });
         number += 1;
     }
-    drop(places.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
+    drop(permits.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
 }
 
 /// Makes one provider after the other unavailable for a while, and reloads the configuration.
-async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], turn: usize) {
+async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], round: usize) {
     for (number, tally) in tallies.iter().enumerate() {
-        tally.away.store(turn % 4 == number, Ordering::Relaxed);
+        tally.away.store(round % 4 == number, Ordering::Relaxed);
     }
-    if turn % 4 == 3 {
+    if round % 4 == 3 {
         process.signal("HUP");
     }
 }
@@ -129,10 +129,10 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     let work = tokio::spawn(load(client.clone(), seen.clone(), rate, over.clone(), busiest.clone()));
     let jobs = tokio::spawn(batches(client.clone(), seen.clone(), over.clone()));
     let mut marks = Vec::new();
-    for turn in 0..12 {
-        weather(&process, &tallies, turn).await;
+    for round in 0..12 {
+        weather(&process, &tallies, round).await;
         watch.over(&process, Duration::from_millis(seconds * 1_000 / 12)).await;
-        assert!(process.ended().is_none(), "{}", process.said());
+        assert!(process.ended().is_none(), "{}", process.output());
         marks.push(mark(&home, &process, &seen, begun).await);
     }
     over.store(true, Ordering::Relaxed);
@@ -145,12 +145,12 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     let last = mark(&home, &process, &seen, begun).await;
     let metrics = home.admin().get("/metrics").await.text();
     process.signal("TERM");
-    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.said());
+    assert_eq!(process.until_ended().await.code(), Some(0), "{}", process.output());
 
     let odd = seen.odd.lock();
     assert!(odd.is_empty(), "{odd:?}");
     let middle = marks[marks.len() / 2].resident;
-    let growth = if seconds >= 3_600 { GROWTH_KIB } else { GROWTH_SHORT_KIB };
+    let growth = if seconds >= 3_600 { GROWTH_KIB } else { GROWTH_REDUCED_KIB };
     assert!(last.resident <= middle + growth, "{middle} KiB in the middle, {} at the end", last.resident);
     assert!(last.series <= 5_000, "{} series", last.series);
     watch.is_flat(seconds, busiest.load(Ordering::Relaxed));
@@ -237,8 +237,8 @@ fn ledger(home: &Home, seen: &Seen) {
     for words in [["credits", "verify"], ["store", "verify"]] {
         let proof = home.command(&words);
         assert!(proof.status.success(), "{words:?}: {}", complaint(&proof));
-        let said = String::from_utf8(proof.stdout).unwrap();
-        assert!(words[0] == "store" || said.contains(", 0 open reserves"), "{said}");
+        let stdout = String::from_utf8(proof.stdout).unwrap();
+        assert!(words[0] == "store" || stdout.contains(", 0 open reserves"), "{stdout}");
     }
     let entries = String::from_utf8(home.command(&["credits", "export"]).stdout).unwrap();
     let entries = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

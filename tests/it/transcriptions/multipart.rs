@@ -117,9 +117,9 @@ async fn an_invalid_form_is_rejected_with_the_name_of_its_field() {
     ] {
         let answer = running.client.send("POST", PATH, &[("content-type", kind)], &body).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
-        let told = answer.json()["error"].clone();
-        assert_eq!(told["param"], field, "{told}");
-        let message = told["message"].as_str().unwrap();
+        let refusal = answer.json()["error"].clone();
+        assert_eq!(refusal["param"], field, "{refusal}");
+        let message = refusal["message"].as_str().unwrap();
         assert!(message.contains(why) && message.ends_with('.'), "{why} is missing in {message}");
     }
     let json = running.client.post(PATH, &json!({"model": "w"})).await;
@@ -128,8 +128,8 @@ async fn an_invalid_form_is_rejected_with_the_name_of_its_field() {
     error(&running.client.send("POST", PATH, &zipped, &whole).await, 415, "RESOURCE_5005");
     error(&send(&running, &[("model", false, b"nobody"), good[1]]).await, 404, "INFERENCE_3101");
     let reader = running.key(&json!({"name": "reader", "scopes": ["inference.images"]})).await;
-    let told = error(&reader.send("POST", PATH, &[TYPE], &whole).await, 403, "AUTH_1003");
-    assert_eq!(told["details"]["required_scope"], "inference.audio");
+    let refusal = error(&reader.send("POST", PATH, &[TYPE], &whole).await, 403, "AUTH_1003");
+    assert_eq!(refusal["details"]["required_scope"], "inference.audio");
     assert_eq!(provider.calls(), 0);
     nothing_is_left(&running).await;
 }

@@ -84,7 +84,7 @@ pub(super) fn invalid_frame_order() -> Table {
         ("an answer to no ping".into(), frame(PING, ACK, 0, b"12345678"), Nothing),
         ("a good request".into(), get(1), Nothing),
     ];
-    table.extend(wrong_within());
+    table.extend(interleaved_frames());
     table.extend(invalid_settings());
     table.extend(odd_and_right());
     // Blocks that are no HPACK.
@@ -108,7 +108,7 @@ pub(super) fn invalid_frame_order() -> Table {
 }
 
 /// Returns frames that are not allowed between the parts of a header block.
-fn wrong_within() -> Table {
+fn interleaved_frames() -> Table {
     let half = || frame(HEADERS, END_STREAM, 1, &pseudo("GET", "/v1/nothing"));
     let reset = frame(RST, 0, 1, &[0, 0, 0, 8]);
     let mut table = Vec::new();

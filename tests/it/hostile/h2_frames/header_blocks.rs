@@ -91,24 +91,25 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     let extended = [field(":method", "CONNECT"), field(":protocol", "websocket"), scheme, path, authority];
     table.push(("a tunnel with a protocol".into(), only(key, &extended), Refused));
     // A body whose length differs from its head's statement.
-    for (said, body) in [("5", &b"123"[..]), ("2", b"123"), ("0", b"1")] {
+    for (stated, body) in [("5", &b"123"[..]), ("2", b"123"), ("0", b"1")] {
         let block =
-            [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
+            [pseudo("POST", CHAT), field("authorization", key), field("content-length", stated)].concat();
         let head = frame(HEADERS, END_HEADERS, 1, &block);
         let bytes = [head, frame(DATA, END_STREAM, 1, body)].concat();
-        table.push((format!("{} bytes where {said} were announced", body.len()), bytes, Refused));
+        table.push((format!("{} bytes where {stated} were announced", body.len()), bytes, Refused));
     }
     // The same in several frames, without a frame, and with trailers.
-    let told = |said: &str, flags| {
+    let announced_head = |stated: &str, flags| {
         let block =
-            [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
+            [pseudo("POST", CHAT), field("authorization", key), field("content-length", stated)].concat();
         frame(HEADERS, END_HEADERS | flags, 1, &block)
     };
-    let parts = [told("5", 0), frame(DATA, 0, 1, b"123"), frame(DATA, END_STREAM, 1, b"456")].concat();
+    let parts =
+        [announced_head("5", 0), frame(DATA, 0, 1, b"123"), frame(DATA, END_STREAM, 1, b"456")].concat();
     table.push(("3 bytes and 3 more where 5 were announced".into(), parts, Refused));
-    table.push(("no body where 5 were announced".into(), told("5", END_STREAM), Refused));
+    table.push(("no body where 5 were announced".into(), announced_head("5", END_STREAM), Refused));
     let trailed = frame(HEADERS, END_HEADERS | END_STREAM, 1, &field("x", "y"));
-    let parts = [told("5", 0), frame(DATA, 0, 1, b"123"), trailed].concat();
+    let parts = [announced_head("5", 0), frame(DATA, 0, 1, b"123"), trailed].concat();
     table.push(("3 bytes and trailers where 5 were announced".into(), parts, Refused));
     let lengths = [pseudo("POST", CHAT), field("content-length", "5"), field("content-length", "6")].concat();
     table.push(("two lengths".into(), with_body(key, &lengths), Refused));
