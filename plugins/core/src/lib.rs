@@ -43,7 +43,8 @@ pub use inference_task::{
     RerankTask,
 };
 pub use media::{
-    AudioInput, GeneratedImage, ImageSize, ImageSource, ImageTask, TranscriptFormat, TranscriptionTask,
+    AudioInput, DurationBasis, GeneratedImage, ImageSize, ImageSource, ImageTask, TranscriptFormat,
+    TranscriptionTask,
 };
 pub use member_omissions::MemberOmissions;
 pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};

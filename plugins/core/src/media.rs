@@ -100,6 +100,16 @@ pub struct TranscriptionTask {
     pub audio: AudioInput,
 }
 
+/// Basis of the duration of an audio file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DurationBasis {
+    /// Frames or samples that were counted.
+    #[default]
+    Counted,
+    /// Values that the file states, because the frames of its codec are not counted. The audio may be longer.
+    Stated,
+}
+
 /// Metadata of an uploaded audio file, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioInput {
@@ -107,8 +117,10 @@ pub struct AudioInput {
     pub extension: &'static str,
     /// Content type of the file.
     pub content_type: &'static str,
-    /// Duration in seconds as stated in the file; `None` if the file states none.
+    /// Duration of the file in seconds; `None` if the file contains none.
     pub seconds: Option<Decimal>,
+    /// Basis of the duration.
+    pub basis: DurationBasis,
     /// Size in bytes.
     pub bytes: u64,
 }
@@ -121,21 +133,34 @@ impl AudioInput {
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
-    /// Seconds to reserve: the duration stated in the file, or else the longest duration that its bytes can hold.
+    /// Returns the maximum seconds to charge, which are reserved: the duration that was counted in the file, or else the
+    /// longest duration that its bytes can hold.
     #[must_use]
     pub fn max_seconds(&self) -> Decimal {
-        self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1))
+        let longest = Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1);
+        match (self.seconds, self.basis) {
+            (Some(seconds), DurationBasis::Counted) => seconds,
+            (Some(seconds), DurationBasis::Stated) => seconds.max(longest),
+            (None, _) => longest,
+        }
     }
 
-    /// Seconds to charge: the duration stated in the file. If the file states none, the duration reported by the
-    /// provider (`claimed`), limited to what the file's bytes can hold; without a report, an estimate from the bytes.
-    /// Never zero.
+    /// Returns the seconds to charge, never zero: the duration that was counted in the file. If the file only states a
+    /// duration, the duration reported by the provider (`claimed`) can raise it; if the file states none, the reported
+    /// duration is charged, or without a report an estimate from the bytes. A reported duration counts within what the
+    /// file's bytes can hold.
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();
         let estimated = || claimed.unwrap_or_else(|| of(Self::TYPICAL_BYTES_PER_SECOND));
         let least = of(Self::MAX_BYTES_PER_SECOND).max(Decimal::new(1, 3));
-        let seconds = self.seconds.unwrap_or_else(|| estimated().min(self.max_seconds()).max(least));
+        let seconds = match (self.seconds, self.basis) {
+            (Some(seconds), DurationBasis::Counted) => seconds,
+            (Some(seconds), DurationBasis::Stated) => {
+                claimed.map_or(seconds, |claimed| claimed.min(self.max_seconds()).max(seconds))
+            }
+            (None, _) => estimated().min(self.max_seconds()).max(least),
+        };
         seconds.round_dp(3)
     }
 }

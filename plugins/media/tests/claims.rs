@@ -3,7 +3,7 @@
 
 mod sounds;
 
-use penstock_core::AudioInput;
+use penstock_core::{AudioInput, DurationBasis};
 use rust_decimal::Decimal;
 use sounds::{known, length};
 
@@ -39,6 +39,15 @@ fn of_two_sizes_of_a_sample_the_smaller_one_counts() {
     }
     assert_eq!(length(&wav(1, 0, 8000, 16_000, 0, 0)), None, "nothing tells");
     assert_eq!(length(&wav(1, 1, 0, 16_000, 2, 16)), None, "nothing tells");
+}
+
+#[test]
+fn a_sample_of_a_law_and_u_law_is_a_byte_whatever_the_head_states() {
+    for tag in [6, 7] {
+        for (block, bits) in [(1, 8), (2, 16), (8, 64), (128, 1024), (8191, 65_528), (0, 0)] {
+            assert_eq!(length(&wav(tag, 1, 8000, 8000, block, bits)), known("2"), "{tag} {block} {bits}");
+        }
+    }
 }
 
 #[test]
@@ -229,6 +238,7 @@ fn reserves_and_charges_are_positive_and_bounded_by_the_bytes() {
         extension: "m4a",
         content_type: "audio/mp4",
         seconds,
+        basis: DurationBasis::Counted,
         bytes,
     };
     let decimal = |text: &str| text.parse::<Decimal>().unwrap();

@@ -58,6 +58,7 @@ fn task(kind: ModelKind, case: &Value) -> InferenceTask {
             extension: "mp3",
             content_type: "audio/mpeg",
             seconds: case["seconds"].as_str().map(|seconds| seconds.parse().unwrap()),
+            basis: DurationBasis::Counted,
             bytes: case["bytes"].as_u64().unwrap_or(1_000_000),
         },
     })

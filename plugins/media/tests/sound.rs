@@ -35,7 +35,8 @@ fn all() -> Vec<(&'static str, Vec<u8>, AudioFormat, &'static str)> {
 #[test]
 fn every_format_is_known_and_measured() {
     for (name, bytes, format, length) in all() {
-        assert_eq!(measure(&[&bytes]), Ok(AudioInfo { format, seconds: seconds(length) }), "{name}");
+        let found = measure(&[&bytes]).unwrap();
+        assert_eq!((found.format, found.seconds), (format, seconds(length)), "{name}");
     }
 }
 
@@ -154,7 +155,7 @@ fn received_bytes_count_and_not_the_announced_ones() {
 #[test]
 fn a_head_that_promises_more_than_bytes_can_hold_is_not_believed() {
     let sound = measure(&[&sounds::flac(44_100 * 3600 * 10)]).unwrap();
-    assert_eq!(sound, AudioInfo { format: AudioFormat::Flac, seconds: None });
+    assert_eq!((sound.format, sound.seconds), (AudioFormat::Flac, None));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! to skip.
 
 use super::MAX_BUFFERED_BYTES;
+use penstock_core::DurationBasis;
 use std::fmt::Debug;
 
 /// Instruction that a parser returns after a step.
@@ -110,12 +111,26 @@ pub(super) trait ContainerParser: Debug + Send {
         MinimumDuration::by_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_RATE)
     }
 
+    /// Returns the basis of the duration. Called after the end of the file.
+    fn basis(&self) -> DurationBasis {
+        DurationBasis::Counted
+    }
+
     /// Inspects the available bytes; there is at least one.
     fn step(&mut self, input: &[u8]) -> ParserStep;
 
     /// Parses the end of the file and returns the duration. `input` has the last bytes that are not parsed yet, and
     /// `missing` is the number of bytes that were still to be skipped; 0 if the file is complete.
     fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration;
+}
+
+/// Result of parsing a complete file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParsedAudio {
+    pub duration: AudioDuration,
+    /// Minimum duration for the number of bytes.
+    pub minimum: MinimumDuration,
+    pub basis: DurationBasis,
 }
 
 /// Parser with its input buffer.
@@ -188,9 +203,9 @@ impl ParserDriver {
         }
     }
 
-    /// Parses the end of the file; returns its duration and the minimum for its number of bytes.
-    pub(super) fn end(mut self) -> (AudioDuration, MinimumDuration) {
-        let span = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
-        (span, self.parser.minimum())
+    /// Parses the end of the file.
+    pub(super) fn end(mut self) -> ParsedAudio {
+        let duration = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
+        ParsedAudio { duration, minimum: self.parser.minimum(), basis: self.parser.basis() }
     }
 }

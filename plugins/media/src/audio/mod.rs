@@ -24,7 +24,8 @@ mod wav;
 mod webm;
 mod webm_track;
 
-use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver};
+use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParsedAudio, ParserDriver};
+use penstock_core::DurationBasis;
 use rust_decimal::Decimal;
 
 /// Limit on the bytes that are buffered to parse one element.
@@ -90,6 +91,8 @@ pub struct AudioInfo {
     /// Duration in seconds with three decimals: counted in frames or samples, and never below the minimum for the bytes
     /// of the file. `None` if the file does not contain its duration, or states more than its bytes can hold.
     pub seconds: Option<Decimal>,
+    /// Basis of the duration.
+    pub basis: DurationBasis,
 }
 
 /// Reason why an upload is not audio.
@@ -183,9 +186,9 @@ impl AudioMeter {
             return Err(AudioError::Empty);
         }
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
-        let (span, mut floor) = track.end();
+        let ParsedAudio { duration, minimum: mut floor, basis } = track.end();
         floor.excluded = floor.excluded.saturating_add(self.tags);
-        let seconds = match span {
+        let seconds = match duration {
             AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
             AudioDuration::Unknown => None,
             AudioDuration::NoAudio => return Err(AudioError::NoAudio(format)),
@@ -194,7 +197,7 @@ impl AudioMeter {
         let least = minimum_seconds(floor, self.bytes).min(most);
         let bounded = |seconds: Decimal| (seconds <= most).then(|| seconds.max(least));
         let seconds = seconds.and_then(bounded).filter(|seconds| !seconds.is_zero());
-        Ok(AudioInfo { format, seconds })
+        Ok(AudioInfo { format, seconds, basis })
     }
 }
 

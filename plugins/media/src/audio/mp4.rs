@@ -8,6 +8,7 @@ use super::mp4_media::Mp4Media;
 use super::mp4_track::{
     Mp4Codec, Mp4Track, first_sample_sizes, run_entry_layout, sample_count, version_flags,
 };
+use penstock_core::DurationBasis;
 
 /// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
@@ -66,6 +67,17 @@ const MAX_PARSED: u64 = 64;
 const MAX_DESCRIPTION: u64 = 1024;
 
 impl ContainerParser for Mp4Parser {
+    fn basis(&self) -> DurationBasis {
+        let opus_packet = self.shortest_opus_packet();
+        let mut audio = self.tracks.iter().filter(|track| track.is_audio);
+        // A decoder may choose any track.
+        if audio.any(|track| !track.is_counted(self.fragments_of(track), opus_packet)) {
+            DurationBasis::Stated
+        } else {
+            DurationBasis::Counted
+        }
+    }
+
     fn minimum(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
         let other = audio.any(|track| track.coding.may_be_lossless());
@@ -105,8 +117,7 @@ impl ContainerParser for Mp4Parser {
         if self.too_many {
             return AudioDuration::Unknown;
         }
-        // Only without other tracks, the first samples are known to be packets of the audio.
-        let opus_packet = if self.tracks.len() == 1 { self.media.shortest_opus_packet() } else { None };
+        let opus_packet = self.shortest_opus_packet();
         let media_bytes = self.position.saturating_sub(missing).saturating_sub(self.excluded.sum());
         audio
             .map(|track| track.duration(self.fragments_of(track), movie, opus_packet, media_bytes))
@@ -115,6 +126,12 @@ impl ContainerParser for Mp4Parser {
 }
 
 impl Mp4Parser {
+    /// Returns the duration of the shortest known packet of Opus in ticks. Only without other tracks, the first samples
+    /// are known to be packets of the audio.
+    fn shortest_opus_packet(&self) -> Option<u64> {
+        if self.tracks.len() == 1 { self.media.shortest_opus_packet() } else { None }
+    }
+
     /// Returns ticks and samples of a track's fragments.
     fn fragments_of(&self, track: &Mp4Track) -> (u64, u64) {
         let found = self.fragments.iter().find(|(id, ..)| *id == track.id);

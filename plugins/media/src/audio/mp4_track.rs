@@ -148,6 +148,18 @@ impl Mp4Track {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
+    /// Returns true if each sample is a frame of a known duration, so that the number of samples limits what the file can
+    /// state. `fragments` and `opus_packet` are as in [`Self::duration`].
+    pub(super) fn is_counted(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
+        let has_frames = match self.coding {
+            // A sample of PCM may have any number of bytes.
+            Mp4Codec::Lossy(Some(config)) | Mp4Codec::Plain(config) => config.samples > 1,
+            Mp4Codec::Opus => opus_packet.is_some(),
+            Mp4Codec::Lossy(None) | Mp4Codec::Other => false,
+        };
+        has_frames && self.samples.saturating_add(fragments.1) > 0
+    }
+
     /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples,
     /// `opus_packet` the duration of a packet if it is Opus. A packet of Opus has at least one of the `media_bytes`.
     pub(super) fn duration(

@@ -83,7 +83,7 @@ impl ContainerParser for ProgramStreamParser {
         {
             stream.push(payload(packet).unwrap_or_default());
         }
-        let lengths = std::mem::take(&mut self.streams).into_values().map(|frames| frames.end().0);
+        let lengths = std::mem::take(&mut self.streams).into_values().map(|frames| frames.end().duration);
         lengths.fold(AudioDuration::NoAudio, AudioDuration::longer)
     }
 }

@@ -3,8 +3,11 @@
 //! number of bytes, or else the byte rate of the header.
 
 use super::bits::{le16, le32, le64};
-use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};
+use super::container_parser::{
+    AudioDuration, ContainerParser, MinimumDuration, ParsedAudio, ParserDriver, ParserStep,
+};
 use super::mpeg::MpegParser;
+use penstock_core::DurationBasis;
 
 /// Data sizes that mean that the length was unknown when the header was written.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
@@ -30,13 +33,16 @@ pub(super) struct WavParser {
     frames: Option<ParserDriver>,
     data: u64,
     state: WavState,
+    basis: DurationBasis,
 }
 
 /// Encoding of the audio data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum WavEncoding {
-    /// One value per sample: PCM, floats, A-law and µ-law.
+    /// One value per sample: PCM and floats.
     Plain,
+    /// One byte per sample: A-law and µ-law.
+    Companded,
     /// Four bits per sample: ADPCM.
     Nibbles,
     /// GSM 6.10: 320 samples in 65 bytes.
@@ -74,7 +80,8 @@ impl WavParser {
         // The extensible format names the actual encoding in its extension.
         let extended = tag == 0xfffe && le32(chunk, 4).is_some_and(|size| size >= 26);
         self.coding = match if extended { le16(chunk, 32)? } else { tag } {
-            1 | 3 | 6 | 7 | 0xfffe => WavEncoding::Plain,
+            1 | 3 | 0xfffe => WavEncoding::Plain,
+            6 | 7 => WavEncoding::Companded,
             2 | 0x11 | 0x20 => WavEncoding::Nibbles,
             0x31 => WavEncoding::Gsm,
             0x50 | 0x55 => WavEncoding::Mpeg,
@@ -145,6 +152,9 @@ impl WavParser {
         let rate = u64::from(self.sample_rate);
         match self.coding {
             WavEncoding::Plain => AudioDuration::from_ticks(data, rate.saturating_mul(u64::from(self.block))),
+            WavEncoding::Companded => {
+                AudioDuration::from_ticks(data, rate.saturating_mul(u64::from(self.channels)))
+            }
             WavEncoding::Nibbles => AudioDuration::from_ticks(
                 data.saturating_mul(2),
                 rate.saturating_mul(u64::from(self.channels)),
@@ -164,10 +174,14 @@ fn skip_chunk(size: u32) -> ParserStep {
 }
 
 impl ContainerParser for WavParser {
+    fn basis(&self) -> DurationBasis {
+        self.basis
+    }
+
     fn minimum(&self) -> MinimumDuration {
         MinimumDuration::by_all_bytes(match self.coding {
             WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_RATE,
-            WavEncoding::Plain | WavEncoding::Nibbles | WavEncoding::Gsm => {
+            WavEncoding::Plain | WavEncoding::Companded | WavEncoding::Nibbles | WavEncoding::Gsm => {
                 MinimumDuration::MAX_UNCOMPRESSED_RATE
             }
         })
@@ -199,8 +213,10 @@ impl ContainerParser for WavParser {
     }
 
     fn end(&mut self, _: &[u8], missing: u64) -> AudioDuration {
-        if let Some((length @ AudioDuration::Ticks { .. }, _)) = self.frames.take().map(ParserDriver::end) {
-            return length;
+        if let Some(ParsedAudio { duration: duration @ AudioDuration::Ticks { .. }, .. }) =
+            self.frames.take().map(ParserDriver::end)
+        {
+            return duration;
         }
         let data = match self.state {
             WavState::Head | WavState::Chunks => 0,
@@ -218,6 +234,7 @@ impl ContainerParser for WavParser {
         match (self.coding, counted, stated) {
             (WavEncoding::Other | WavEncoding::Mpeg, _, _) => {
                 let claimed = if whole && stated != AudioDuration::Unknown { stated } else { counted };
+                self.basis = DurationBasis::Stated;
                 let least = AudioDuration::from_ticks(data, OTHER_RATE);
                 if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
             }

@@ -4,6 +4,7 @@
 
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
+use penstock_core::DurationBasis;
 
 /// EBML ids of the parsed elements, with the length marker in their first byte; this one and those below.
 const SEGMENT: u32 = 0x1853_8067;
@@ -107,6 +108,16 @@ impl Element {
 struct Lost;
 
 impl ContainerParser for WebmParser {
+    fn basis(&self) -> DurationBasis {
+        let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
+        // A decoder may choose any track.
+        if audio.any(|track| track.duration() == AudioDuration::Unknown) {
+            DurationBasis::Stated
+        } else {
+            DurationBasis::Counted
+        }
+    }
+
     fn minimum(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
         let plain = audio.any(|track| track.codec.is_lossless());

@@ -56,6 +56,7 @@ impl TranscriptionUpload {
             extension: sound.format.extension(),
             content_type: sound.format.content_type(),
             seconds: sound.seconds,
+            basis: sound.basis,
             bytes: self.bytes,
         };
         self.fields.finish(heard)

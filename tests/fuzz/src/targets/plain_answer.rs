@@ -3,7 +3,7 @@
 use crate::{bit, choice, json, target};
 use bytes::Bytes;
 use penstock_core::{
-    AudioInput, BodyMembers, Dialect, ImageTask, InferenceRequest, InferenceTask, ModelKind,
+    AudioInput, BodyMembers, Dialect, DurationBasis, ImageTask, InferenceRequest, InferenceTask, ModelKind,
     OfferCapabilities, RerankScoreTransform, TranscriptFormat, TranscriptionTask, UpstreamAnswer,
 };
 use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
@@ -44,6 +44,7 @@ fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
                 extension: "mp3",
                 content_type: "audio/mpeg",
                 seconds: Some(3.into()),
+                basis: DurationBasis::Counted,
                 bytes: 6,
             },
         })),
