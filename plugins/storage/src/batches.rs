@@ -17,9 +17,9 @@
 mod claims;
 mod slices;
 mod unfinished;
+mod usage;
 
 use claims::coordination_rows;
-use penstock_core::TokenUsage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub use slices::{
     BatchSlice, MAX_SLICES, ResultSegment, SliceEnd, SliceProgress, batch_of, is_slice_id, slicing_rows,
 };
 pub use unfinished::UnfinishedEntry;
+pub use usage::BatchUsage;
 
 const WHAT: &str = "a batch";
 
@@ -66,27 +67,6 @@ pub struct BatchCounts {
     pub failed: u32,
     pub cancelled: u32,
     pub expired: u32,
-}
-
-/// Token usage of all responses of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs)]
-pub struct BatchUsage {
-    pub input: u64,
-    pub cached: u64,
-    pub output: u64,
-    pub reasoning: u64,
-}
-
-impl BatchUsage {
-    /// Adds the usage of a response.
-    pub const fn add(&mut self, usage: &TokenUsage) {
-        self.input = self.input.saturating_add(usage.input);
-        self.cached = self.cached.saturating_add(usage.cached);
-        self.output = self.output.saturating_add(usage.output);
-        self.reasoning = self.reasoning.saturating_add(usage.reasoning);
-    }
 }
 
 /// Error of a failed batch.
