@@ -221,7 +221,11 @@ impl InferenceRequest {
             }
         };
         let images = u64::from(self.images).saturating_mul(UsageBounds::IMAGE_TOKENS);
-        text.saturating_add(images).saturating_add(UsageBounds::TEMPLATE_TOKENS)
+        let template = match self.task {
+            InferenceTask::Complete(_) | InferenceTask::Embed(_) | InferenceTask::Rerank(_) => 0,
+            _ => UsageBounds::TEMPLATE_TOKENS,
+        };
+        text.saturating_add(images).saturating_add(template)
     }
 
     /// Upper bounds of the usage that a provider may report, without the bound by delivered bytes.

@@ -48,7 +48,7 @@ pub struct DeliveredPart {
 }
 
 impl UsageBounds {
-    /// Tokens of a chat template around the messages.
+    /// Tokens of a chat template around the messages, or of the template of a moderation model.
     pub const TEMPLATE_TOKENS: u64 = 1_024;
     /// Maximum number of prompt tokens for one image.
     pub const IMAGE_TOKENS: u64 = 16_384;

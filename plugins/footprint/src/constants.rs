@@ -47,8 +47,8 @@ pub const REFERENCE_IMAGE_PIXELS: u64 = 1_048_576;
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
 /// Litres of water on site per kWh if none is published. Assumption; responses name it.
 pub const DEFAULT_WUE: Decimal = decimal(40, 2);
-/// Maximum plausible measurement, as a multiple of the high end of the formula's range. A greater one is rejected,
-/// unless it is at most [`ALWAYS_PLAUSIBLE_JOULES`].
+/// Maximum plausible measurement, as a multiple of the high end of the formula's range, and the low end of that range as a
+/// multiple of the minimum. A greater one is rejected, unless it is at most [`ALWAYS_PLAUSIBLE_JOULES`].
 pub const MAX_MEASURED_RATIO: Decimal = decimal(10, 0);
 /// Joules at the building's meter up to which a measurement is never rejected: 1 Wh. The energy of small answers is
 /// little compared to the idle power of a machine.

@@ -109,16 +109,20 @@ impl OfferFactors {
             .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
     }
 
-    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula.
+    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula or a small
+    /// part of it.
     #[must_use]
     pub fn plausible_measurement(
         &self,
         work: &AttemptWork,
         measured: MeasuredEnergy,
     ) -> Option<MeasuredEnergy> {
-        let high = self.modelled_energy(work, false).high;
-        let most = high.saturating_mul(constants::MAX_MEASURED_RATIO).max(constants::ALWAYS_PLAUSIBLE_JOULES);
-        self.measured_energy(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
+        let AttemptEnergy { low, high, .. } = self.modelled_energy(work, false);
+        let max = high.saturating_mul(constants::MAX_MEASURED_RATIO).max(constants::ALWAYS_PLAUSIBLE_JOULES);
+        let min = low.checked_div(constants::MAX_MEASURED_RATIO).unwrap_or_default();
+        self.measured_energy(measured)
+            .filter(|attempt| (min..=max).contains(&attempt.facility))
+            .map(|_| measured)
     }
 
     /// Returns the energy for the bill, kWh with twelve decimal places: that of the formula for ordinary service with

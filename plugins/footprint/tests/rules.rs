@@ -222,7 +222,7 @@ fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
 }
 
 #[test]
-fn an_implausibly_large_energy_measurement_is_ignored() {
+fn an_implausible_energy_measurement_is_ignored() {
     let card =
         EnergyProfile { joules_per_output_token: Some(Decimal::ONE), ..EnergyProfile::new(ModelKind::Chat) };
     let card = EnergyProfile { joules_per_input_token: Some(Decimal::ONE), ..card };
@@ -241,7 +241,9 @@ fn an_implausibly_large_energy_measurement_is_ignored() {
     // maximum.
     assert!(credible(10_000, "582400", MeterBoundary::Facility));
     assert!(!credible(10_000, "582400.001", MeterBoundary::Facility));
-    for absurd in ["0", "-1", "3600000000000000"] {
+    // A fourth of 14,560 J is the low end, and a tenth of that the minimum.
+    assert!(credible(10_000, "728", MeterBoundary::Facility));
+    for absurd in ["727.999", "0.001", "0.000000001", "0", "-1", "3600000000000000"] {
         assert!(!credible(10_000, absurd, MeterBoundary::Facility), "{absurd}");
     }
 }
