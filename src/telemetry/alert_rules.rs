@@ -170,7 +170,7 @@ fn every_metric_in_the_operations_page_has_an_alert() {
     // An operator who stops a gateway reads this metric manually, so it needs no alert.
     const BY_HAND: &str = "penstock_requests_open";
     let asked: Vec<ExprToken> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
-    let watched = PAGE.split("## What to monitor").nth(1).unwrap().split("| Log line |").next().unwrap();
+    let watched = PAGE.split("## Monitoring").nth(1).unwrap().split("| Log line |").next().unwrap();
     let cells: Vec<ExprToken> =
         watched.lines().filter_map(|row| row.split('|').nth(1)).flat_map(tokens).collect();
     let metrics: Vec<&str> = words(&cells).filter(|word| is_metric(word) && *word != BY_HAND).collect();
