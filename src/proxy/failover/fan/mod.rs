@@ -71,7 +71,8 @@ enum ChoiceEvent {
     Disconnected,
 }
 
-/// Requests the choices one by one, sends them as one response, and settles.
+/// Sends one request for each choice (concurrently, as far as permits allow), joins the choices to one response, and
+/// settles.
 pub(super) async fn request_choices(
     run: &mut FailoverRun<'_, '_>,
     wanted: SeparateChoices,
