@@ -35,9 +35,9 @@
 //! # Invariants
 //! 1. Only this crate and the engines of stores open sockets.
 //! 2. Crates under `plugins/` get time as an argument.
-//! 3. No floating point in money, and none in billed energy.
+//! 3. Money and billed energy use no floating point.
 //! 4. `Usage.input` includes cached tokens.
-//! 5. Same dialect: bytes pass unchanged and are not serialized again.
+//! 5. If client and provider use the same dialect, the bytes are forwarded unchanged.
 //! 6. A reserve ends exactly once: settled with its response or at the client's disconnection, else voided.
 //!    Reservations of limits end with the exchange, however that ends.
 //! 7. Every buffer has a cap in bytes from the configuration.

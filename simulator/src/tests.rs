@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What came back on a connection of its own.
+/// Response that was read from a separate connection.
 #[derive(Debug)]
 struct Seen {
     /// 0: nothing came.

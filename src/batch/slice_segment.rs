@@ -1,5 +1,5 @@
-//! Segment of results: the results of one commit of a slice, in a complete file that is in no list of files. It has a
-//! record like every file, so that sweeps, archives and checks know it. All calls block.
+//! File with the results of one commit of a slice. `GET /v1/files` does not list it. It has a file record, so sweeps,
+//! backups and checks include it. All calls block.
 
 use super::commit::{LineOutcome, ResultGroup};
 use crate::storage::files::{FileManager, FileOwner};

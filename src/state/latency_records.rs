@@ -36,7 +36,7 @@ struct FigureRow<T> {
     figures: T,
 }
 
-/// Limit on the number of rows to write.
+/// Rows that a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushExtent {
     /// Bounded number of rows, while requests are served.

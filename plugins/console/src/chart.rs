@@ -82,7 +82,7 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// Vertical position of a value on an axis that ends at `end`.
+    /// Height in pixels of a value on an axis that ends at `end`.
     pub fn height_of(self, value: f64, end: f64) -> f64 {
         value / end * (self.bottom - self.top)
     }

@@ -106,9 +106,9 @@ pub struct RefusedTokens {
 /// then the new one synchronize.
 const REST_PERIOD: Duration = Duration::from_secs(6);
 
-/// Returns true if the gateway `own` is the one that may use what a division of the limits of `owner` leaves. The
-/// gateways with demand, `own` and `peers`, each receive it once in a round, and each round begins with another one:
-/// requests that come at regular intervals must not find the same gateway each time.
+/// Returns true if the gateway `own` currently receives the remainder of the divided limits of `owner`. The gateways
+/// with demand, `own` and `peers`, each receive it once in a round, and each round begins with another one: requests
+/// that come at regular intervals must not find the same gateway each time.
 #[must_use]
 pub fn is_recipient_of_rest(owner: &str, own: u32, peers: &[u32], now: Duration) -> bool {
     let before = peers.iter().filter(|peer| **peer < own).count();
@@ -120,11 +120,11 @@ pub fn is_recipient_of_rest(owner: &str, own: u32, peers: &[u32], now: Duration)
     u64::try_from(before).is_ok_and(|before| before == recipient)
 }
 
-/// State of the mutual knowledge about the use of a key.
+/// Phase of limit sharing for one key. It decides how much of a limit stays reserved for gateways that report no usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SharingPhase {
-    /// No synchronization since the first use at this gateway: silent gateways may have begun to use the key at the
-    /// same time.
+    /// This gateway has not synchronized since it first used the key, so a gateway without a report may have started to
+    /// use the key at the same moment.
     Begun,
     /// Silent gateways know that this gateway uses the key.
     #[default]

@@ -1,4 +1,4 @@
-//! What is answered, and that it is the same again.
+//! Content of the answers, and their reproducibility.
 
 use super::super::schema;
 use super::{CHAT, MESSAGES, ask, post, server};

@@ -21,7 +21,7 @@ pub struct Http1ConnectionState {
     after: Mutex<ConnectionReuse>,
 }
 
-/// Connection as it is returned after a request.
+/// Connection that a request stream gives back after its request.
 #[derive(Debug)]
 pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,

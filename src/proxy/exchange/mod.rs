@@ -213,9 +213,9 @@ impl Exchange<'_> {
         self.app.key_cache.authenticate(authorization, api_key)
     }
 
-    /// Reserves the maximum that a request may use in the limits of its key and account, in place of the provisional
-    /// permit and before anything is sent. At the end of the exchange, the reservation is released, except for the
-    /// usage that was passed to [`Exchange::settle_limits`].
+    /// Replaces the provisional permit with a reservation in the limits of the key and the account, for the maximum
+    /// usage of the request. Called before anything is sent. The end of the exchange releases the reservation; usage
+    /// that was passed to [`Exchange::settle_limits`] stays counted.
     ///
     /// # Errors
     /// Returns a 429 for a limit and a 402 for a budget.

@@ -10,7 +10,7 @@ use penstock_storage::StoreError;
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use std::time::Duration;
 
-/// Time after an outage of the store in which records of old objects may still be written.
+/// Pause of the sweep after an outage of the store: during this time, records of older objects may still be written.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
 
 /// Times of the last sweep and of the last outage of the store, by the clock of the process.

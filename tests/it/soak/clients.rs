@@ -21,7 +21,7 @@ pub struct Seen {
     pub lines: Mutex<BTreeSet<String>>,
     /// Good requests that failed because their providers did.
     pub failed: AtomicU64,
-    /// Those of them for which no provider was tried.
+    /// Number of these failures for which no provider was tried.
     pub untried: AtomicU64,
     /// Invalid requests that were refused, as expected.
     pub refused: AtomicU64,

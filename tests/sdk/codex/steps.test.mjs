@@ -1,4 +1,5 @@
-// Codex, a coding agent that speaks responses alone: a task of twenty steps, a command each, over providers of both dialects.
+// Codex, a coding agent that supports only the responses dialect: a task of twenty steps, a command each, over
+// providers of both dialects.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -23,7 +23,7 @@ def test_a_stream_begins_with_the_role_and_ends_with_the_reason_and_the_cost():
     assert [c.choices[0].finish_reason for c in got if c.choices[0].finish_reason] == ["stop"]
     assert got[-1].choices[0].finish_reason == "stop" and has_metadata(got[-1])
     assert all(lacks_metadata(chunk) for chunk in got[:-1])
-    # Nobody asked for usage: it stands on the last chunk all the same.
+    # Usage was not requested, but the last chunk has it.
     assert got[-1].usage.total_tokens > 0 and all(chunk.usage is None for chunk in got[:-1])
     assert "simulated" in "".join(chunk.choices[0].delta.content or "" for chunk in got)
 

@@ -8,7 +8,7 @@ import openai
 from harness import KEY, READER, URL, Calls, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
-# The first of these is asked first by price, and answers with addresses; the other one by place.
+# The first provider is the cheaper one and returns URLs; the second one is selected by its location.
 FLAVORS = ["painter:price", "painter:eco", "dall-e-3"]
 
 

@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 
 PACKED = pathlib.Path(__file__).parents[3] / "plugins/tokens/assets/cl100k.pairs"
-# What tiktoken calls its copy of cl100k_base: the SHA-1 of where it is published.
+# Cache file name of tiktoken for cl100k_base: the SHA-1 of its URL.
 NAME = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 
 

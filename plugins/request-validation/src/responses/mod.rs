@@ -137,8 +137,7 @@ fn session_members(top: &RootObject<'_>) -> SessionMembers {
     SessionMembers { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
-/// Limits for the validation of the converted body. Its size needs no limit, because that of the original body is
-/// limited.
+/// Limits for the validation of the converted body. It has no size limit of its own, because the original body has one.
 fn chat_limits(limits: &RequestLimits) -> RequestLimits {
     RequestLimits {
         max_body: u32::MAX as usize,

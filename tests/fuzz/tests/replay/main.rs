@@ -1,7 +1,7 @@
-//! Every target with each of its seeds and with mutations of them, the same ones each time: a gate must not fail by
-//! luck. What libFuzzer does besides is to look where an input leads; that is `tests/fuzz/run`.
+//! Runs every target with its seeds and with deterministic mutations of them, so that CI never fails at random.
+//! `tests/fuzz/run` uses libFuzzer instead, which is guided by coverage.
 //!
-//! `PENSTOCK_FUZZ_ROUNDS` says how many mutations. An input that is a finding is written to a file, which the test
+//! `PENSTOCK_FUZZ_ROUNDS` sets the number of mutations. An input that is a finding is written to a file, which the test
 //! names; `PENSTOCK_FUZZ_INPUT=FILE` with the test's name runs it alone.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Mutations of a target's seeds, unless they are as long together as [`MOST_BYTES`] before.
 const ROUNDS: usize = 20_000;
-/// Most bytes that are made of a target's seeds: what is slow is slow by the byte.
+/// Maximum bytes of all mutations of a target's seeds, because the run time grows with the bytes.
 const MOST_BYTES: usize = 8 << 20;
 
 fn replay(name: &str) {

@@ -1,6 +1,6 @@
-//! Inputs made of seeds: pieces changed, lost, doubled, put elsewhere, of two seeds joined.
+//! Mutated inputs: parts of one or two seeds that are changed, removed, duplicated, moved or joined.
 
-/// What means something to one target or another.
+/// Dictionary of tokens that are significant to some target.
 const WORDS: [&[u8]; 40] = [
     b"\"",
     b"\\",
@@ -53,7 +53,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Makes inputs of seeds, of the same seeds the same ones.
+/// Generator of mutated inputs; deterministic for the same seeds.
 pub struct Mutator<'a> {
     seeds: &'a [Vec<u8>],
     state: u64,
@@ -64,14 +64,14 @@ impl<'a> Mutator<'a> {
         Self { seeds, state: hash(name.as_bytes()) }
     }
 
-    /// A number below this one, which is more than none.
+    /// Returns a random number below `most`, which must be positive.
     fn below(&mut self, most: usize) -> usize {
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % most
     }
 
-    /// A piece of these bytes; short ones are more likely.
+    /// Returns a random range of these bytes; short ranges are more likely.
     fn piece(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         let start = self.below(bytes.len() + 1);
         let most = 1 << self.below(11);
@@ -112,7 +112,7 @@ impl<'a> Mutator<'a> {
                 input[at] ^= 1 << self.below(8);
             }
             6 if !input.is_empty() => {
-                // What comes first is what many targets choose by.
+                // Many targets select a variant by the first bytes.
                 let most = input.len().min(2);
                 let at = self.below(most);
                 input[at] = self.below(256) as u8;

@@ -1,10 +1,10 @@
-//! Which files are seeds: `seeds.txt` says it to this test and to `tests/fuzz/run`.
+//! Seed files as listed in `seeds.txt`, which `tests/fuzz/run` reads too.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the fuzz targets are.
+/// Folder of the fuzz targets.
 pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -20,7 +20,7 @@ pub fn listed() -> BTreeSet<String> {
     lines().into_iter().map(|line| line[0].clone()).collect()
 }
 
-/// What stands in a folder, by its name without this ending.
+/// Names of the files of a folder, without this extension.
 pub fn names(folder: &Path, ending: &str) -> BTreeSet<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.map(|name| name.strip_suffix(ending).unwrap().to_owned()).collect()
@@ -43,7 +43,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| [front.clone(), fs::read(file).unwrap()].concat()).collect()
 }
 
-/// The files of the repository that a pattern means.
+/// Files of the repository that match a pattern.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![here().join("../..")];
     for part in pattern.split('/') {
@@ -62,7 +62,7 @@ fn inside(folder: &Path, part: &str) -> Vec<PathBuf> {
     names.filter(|name| fits(name, part)).map(|name| folder.join(name)).collect()
 }
 
-/// Whether a name is what a pattern says, in which `*` is anything.
+/// Returns true if a name matches a pattern; `*` matches any text.
 fn fits(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,

@@ -1,4 +1,4 @@
-//! What is left in a bucket and in the folders of its gateways, compared with the records of files.
+//! Objects and files that remain in the bucket and in the gateways' folders, compared with the file records.
 
 use crate::fleet::gateways::Fleet;
 use crate::harness::Client;
