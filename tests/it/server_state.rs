@@ -3,8 +3,11 @@
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
+use penstock_media::speech::SPEECH_PARAMETERS;
 use penstock_request_validation::members::{
-    KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_IMAGE_MEMBERS, RefusedValues,
+    KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_EMBEDDING_MEMBERS,
+    REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
+    RefusedValues,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -119,19 +122,31 @@ fn page() -> String {
                 MemberTreatment::Refused(RefusedValues::GuidedMembers) => {
                     "refused if it constrains the answer"
                 }
+                MemberTreatment::Refused(RefusedValues::Prewarm) => "refused with `prewarm`",
+                MemberTreatment::Refused(RefusedValues::BackgroundWindow) => {
+                    "refused unless `completion_window` is `soonest`"
+                }
                 MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
         }
     }
-    for (rows, title) in
-        [(REFUSED_COMPLETION_MEMBERS, "Text completions"), (REFUSED_IMAGE_MEMBERS, "Image generations")]
-    {
+    for (rows, title) in [
+        (REFUSED_COMPLETION_MEMBERS, "Text completions"),
+        (REFUSED_IMAGE_MEMBERS, "Image generations"),
+        (REFUSED_SPEECH_MEMBERS, "Speech"),
+        (REFUSED_EMBEDDING_MEMBERS, "Embeddings"),
+        (REFUSED_RERANK_MEMBERS, "Rerank"),
+        (REFUSED_MODERATION_MEMBERS, "Moderation"),
+    ] {
         write!(page, "\n## {title}\n\n| Refused member | Why |\n|---|---|\n").unwrap();
         for (name, _, about) in rows {
             writeln!(page, "| `{name}` | {about} |").unwrap();
         }
     }
+    let names: Vec<String> = SPEECH_PARAMETERS.iter().map(|name| format!("`{name}`")).collect();
+    page.push_str("\n## Parameters of speech\n\nSent to an offer that lists them in `supported_parameters`, else refused:\n");
+    writeln!(page, "{}.", names.join(", ")).unwrap();
     page.push_str("\n## Parameters of engines\n");
     for (effect, text) in [
         (

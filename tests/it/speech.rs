@@ -163,3 +163,38 @@ async fn moderation_passes_the_results_and_accounts_for_the_tokens() {
     let one = running.client.post("/v1/moderations", &json!({"model": "m", "input": "four"})).await;
     assert_eq!(one.json()["usage"]["prompt_tokens"], 2, "{}", one.text());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_changes_the_voice_reaches_an_offer_that_lists_it_and_is_refused_elsewhere() {
+    let provider = Provider::start().await;
+    provider.always(audio("audio/wav", sounds::wav(1_000)));
+    let listing = format!("{PRICE}\nsupported_parameters = [\"ref_audio\", \"seed\"]");
+    for (offer, members, refused) in [
+        (PRICE, json!({"ref_audio": "data:audio/wav;base64,AAAA"}), Some("ref_audio")),
+        (PRICE, json!({"temperature": 0}), Some("temperature")),
+        (PRICE, json!({"seed": 0}), Some("seed")),
+        (PRICE, json!({"lang_code": "", "ref_text": null, "x_vector_only_mode": false}), None),
+        (PRICE, json!({"user": "u"}), None),
+        (&listing, json!({"sample_rate": 8000, "seed": 7}), Some("sample_rate")),
+        (&listing, json!({"ref_audio": "data:audio/wav;base64,AAAA", "seed": 7}), None),
+    ] {
+        let running = Bench::new().kind("speech").provider_with("a", &provider, "", offer).start().await;
+        let calls = provider.calls();
+        let answer = speak(&running, members.clone()).await;
+        match refused {
+            Some(name) => {
+                assert_eq!(answer.status, 400, "{members}: {}", answer.text());
+                assert_eq!(answer.json()["error"]["param"], name, "{members}");
+                assert_eq!(provider.calls(), calls, "{members}");
+            }
+            None => {
+                assert_eq!(answer.status, 200, "{members}: {}", String::from_utf8_lossy(&answer.body));
+                let sent = provider.last().json();
+                for name in ["ref_audio", "seed"] {
+                    assert_eq!(sent.get(name), members.get(name), "{members}");
+                }
+                assert!(sent.get("user").is_none() && sent.get("lang_code").is_none(), "{sent}");
+            }
+        }
+    }
+}

@@ -72,13 +72,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     if choices > MAX_CHOICES {
         return Err(path.invalid(format_args!("expected at most {MAX_CHOICES} prompts times `n`")));
     }
-    let max_tokens = match top.get("max_tokens") {
-        Some(value) if value.raw() == "-1" => None,
-        _ => Some(scalars::token_count(&top, "max_tokens", 0)?.unwrap_or(DEFAULT_MAX_TOKENS)),
-    };
-    if max_tokens == Some(0) && !echo {
-        return Err(top.path("max_tokens").invalid("expected at least 1; 0 needs `echo`"));
-    }
+    let max_tokens = read_token_cap(&top, echo)?;
     let required = RequiredCapabilities {
         logprobs: top.get("logprobs").is_some(),
         logit_bias: top.get("logit_bias").is_some_and(|bias| !bias.has_no_entries()),
@@ -103,6 +97,20 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
         prompt_bytes: prompts.bytes,
         ..InferenceRequest::for_task(ModelKind::Chat, body.clone(), top.to_body_members(), model, task)
     })
+}
+
+/// Reads the cap on generated tokens: `max_tokens`, or its name at other endpoints. The value -1 means no cap.
+fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiError> {
+    let mut first = None;
+    for name in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
+        let Some(value) = top.get(name) else { continue };
+        let cap = if value.raw() == "-1" { None } else { scalars::token_count(top, name, 0)? };
+        if cap == Some(0) && !echo {
+            return Err(top.path(name).invalid("expected at least 1; 0 needs `echo`"));
+        }
+        first = first.or(Some(cap));
+    }
+    Ok(first.unwrap_or(Some(DEFAULT_MAX_TOKENS)))
 }
 
 /// Validates `best_of`: it must be at least `n`, and 1 in a stream, in which the best text cannot be chosen afterwards.

@@ -5,7 +5,13 @@
 //! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
 //! `tests/sdk/run members` compares it with them.
 
+mod other_kinds;
 mod refusal;
+
+pub(crate) use other_kinds::refuse_listed;
+pub use other_kinds::{
+    REFUSED_EMBEDDING_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
+};
 
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
@@ -45,6 +51,10 @@ pub enum RefusedValues {
     ProviderConstraints,
     /// Object with a member that constrains the answer, such as `guided_json`.
     GuidedMembers,
+    /// Object whose `prewarm` asks for no answer.
+    Prewarm,
+    /// Object with another member than `completion_window` of `soonest`.
+    BackgroundWindow,
 }
 
 /// Top-level request member that the gateway knows, with the way it is treated.
@@ -74,8 +84,8 @@ const fn responses(name: &'static str, treatment: MemberTreatment, about: &'stat
 
 use MemberTreatment::{Engine, Harmless, Honoured, Refused};
 use RefusedValues::{
-    ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, ProviderConstraints,
-    SeveralChoices, ThirdPartyPayment,
+    BackgroundWindow, ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, Prewarm,
+    ProviderConstraints, SeveralChoices, ThirdPartyPayment,
 };
 
 /// All listed members, sorted by dialect and name.
@@ -84,8 +94,8 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("access_programs", Harmless, "access programme of the vendor"),
     chat("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
     chat("audio", Refused(Present), "audio output is not supported"),
-    chat("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
-    chat("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    chat("background", Refused(NonEmpty), "background responses are made at /v1/responses; use it, or a batch"),
+    chat("background_options", Refused(NonEmpty), "background responses are made at /v1/responses; use it, or a batch"),
     chat("cachedContent", Refused(Present), "the gateway stores no cached contents; send them in `messages`"),
     chat("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `messages`"),
     chat("container", Refused(Present), "the gateway has no containers"),
@@ -120,7 +130,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
     chat("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
     chat("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
-    chat("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
+    chat("prompt_cache_options", Refused(Prewarm), "the engine manages its prompt cache; a request without an answer is not offered"),
     chat("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
     chat("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     chat("reasoning", Honoured, "`effort`, as `reasoning_effort`"),
@@ -148,7 +158,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("verbosity", Engine, "length of the answer"),
     chat("web_search_options", Refused(Present), "web search is not supported"),
     messages("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
-    messages("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    messages("background", Refused(NonEmpty), "background responses are made at /v1/responses; use it, or a batch"),
     messages("betas", Harmless, "beta features are requested by their own members"),
     messages("billing_policy", Refused(ThirdPartyPayment), "requests are paid by the account of the key"),
     messages("cache_control", Harmless, "the engine manages its prompt cache; forwarded to providers of the messages dialect"),
@@ -191,7 +201,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("access_programs", Harmless, "access programme of the vendor"),
     responses("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
     responses("background", Honoured, "`true` runs the response in the background, for keys that may store responses"),
-    responses("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    responses("background_options", Refused(BackgroundWindow), "a background response starts as soon as possible; send \"completion_window\": \"soonest\", or leave it out"),
     responses("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `input`"),
     responses("client_metadata", Harmless, "never forwarded"),
     responses("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
@@ -214,7 +224,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("previous_response_id", Honoured, "a stored response; refused if it is not stored"),
     responses("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `input`"),
     responses("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
-    responses("prompt_cache_options", Harmless, "the engine manages its prompt cache"),
+    responses("prompt_cache_options", Refused(Prewarm), "the engine manages its prompt cache; a request without an answer is not offered"),
     responses("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
     responses("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     responses("reasoning", Honoured, "`effort` and `summary`"),
@@ -276,25 +286,43 @@ pub type RefusedMember = (&'static str, RefusedValues, &'static str);
 /// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
 pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
     ("assistant_id", Present, "the gateway stores no assistants"),
-    ("background", NonEmpty, "background responses are not supported; use a batch"),
+    ("background", NonEmpty, "background responses are made at /v1/responses; use it, or a batch"),
     ("cached_content", Present, "the gateway stores no cached contents"),
     ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
     ("container", Present, "the gateway has no containers"),
+    ("context", NonEmpty, "the gateway stores no contexts; send the whole text in `prompt`"),
     ("context_management", NonEmpty, "the gateway does not shorten prompts"),
     ("conversation", Present, "the gateway stores no conversations"),
+    ("data_sources", NonEmpty, "the gateway searches no data sources; send their texts in `prompt`"),
     ("enable_thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("format", NonEmpty, "send `response_format`"),
     ("functions", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
+    ("image", NonEmpty, "a completion reads no images; use /v1/chat/completions"),
+    ("images", NonEmpty, "a completion reads no images; use /v1/chat/completions"),
     ("input", NonEmpty, "this endpoint reads `prompt`"),
+    ("input_extra", NonEmpty, "send the whole text in `prompt`"),
+    ("input_prefix", NonEmpty, "send the text in `prompt`"),
+    ("input_suffix", NonEmpty, "send the text in `suffix`"),
     ("instructions", NonEmpty, "this endpoint reads `prompt`"),
     ("mcp_servers", NonEmpty, "MCP servers are not supported"),
     ("messages", NonEmpty, "this endpoint reads `prompt`; use /v1/chat/completions"),
     ("nvext", GuidedMembers, "send the constraint at the top of the request"),
+    ("options", NonEmpty, "send the options at the top of the request"),
     ("previous_response_id", Present, "the gateway stores no answers"),
+    (
+        "prompt_cache_options",
+        Prewarm,
+        "the engine manages its prompt cache; a request without an answer is not offered",
+    ),
+    ("prompt_embeds", NonEmpty, "send a text or token ids in `prompt`"),
     ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("raw", NonEmpty, "the provider decides on the template of a prompt; leave it out"),
     ("reasoning", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
     ("reasoning_effort", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
     ("session_params", NonEmpty, "the gateway stores no sessions"),
     ("stop_sequences", NonEmpty, "this endpoint reads `stop`"),
+    ("system", NonEmpty, "a completion has no roles; use /v1/chat/completions"),
+    ("template", NonEmpty, "the template of a prompt cannot be set"),
     ("thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
     ("thread", Present, "the gateway stores no conversations"),
     ("tools", NonEmpty, "a completion has no tools; use /v1/chat/completions"),

@@ -82,6 +82,8 @@ fn every_refused_member_is_refused_by_name_and_passes_as_null() {
         ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
         ProviderConstraints => r#"{"only":["x"]}"#.to_owned(),
         GuidedMembers => r#"{"guided_json":{"type":"object"}}"#.to_owned(),
+        Prewarm => r#"{"prewarm":true}"#.to_owned(),
+        BackgroundWindow => r#"{"completion_window":"24h"}"#.to_owned(),
         Present | NonEmpty | OutsideEu | SeveralChoices => format!("{{\"{}\":1}}", member.name),
     };
     for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
@@ -139,6 +141,11 @@ fn values_that_ask_for_nothing_pass() {
         (Dialect::Responses, r#""provider":{"data_collection":"deny"}"#),
         (Dialect::Chat, r#""provider":"azure","nvext":{"annotations":["x"],"guided_json":null}"#),
         (Dialect::Chat, r#""stop_sequences":[],"data_sources":[]"#),
+        (Dialect::Chat, r#""prompt_cache_options":{"prewarm":false,"ttl":"1h"}"#),
+        (Dialect::Responses, r#""prompt_cache_options":{"prewarm":null,"scope":"x"}"#),
+        (Dialect::Responses, r#""background_options":{"completion_window":"soonest"}"#),
+        (Dialect::Responses, r#""background_options":{"completion_window":null}"#),
+        (Dialect::Responses, r#""background_options":{}"#),
         (Dialect::Chat, r#""some_new_beta":{"a":1}"#),
     ] {
         assert!(ask(dialect, members).is_ok(), "{members}: {:?}", ask(dialect, members).unwrap_err().message);
@@ -171,6 +178,18 @@ fn a_filter_that_would_change_the_request_is_rejected_with_its_path() {
         (Dialect::Chat, r#""nvext":{"guided_choice":["a"]}"#, "nvext.guided_choice"),
         (Dialect::Messages, r#""prompt":{"id":"pmpt_1"}"#, "prompt"),
         (Dialect::Messages, r#""stop":"END""#, "stop"),
+        (Dialect::Chat, r#""prompt_cache_options":{"prewarm":true}"#, "prompt_cache_options.prewarm"),
+        (
+            Dialect::Responses,
+            r#""prompt_cache_options":{"ttl":"1h","prewarm":true}"#,
+            "prompt_cache_options.prewarm",
+        ),
+        (
+            Dialect::Responses,
+            r#""background_options":{"completion_window":"24h"}"#,
+            "background_options.completion_window",
+        ),
+        (Dialect::Responses, r#""background_options":"soonest""#, "background_options"),
     ] {
         let refusal = ask(dialect, members).unwrap_err();
         assert_eq!(
@@ -229,6 +248,7 @@ fn members_of_images_and_completions_are_refused_by_name() {
     let value = |asks: RefusedValues| match asks {
         ProviderConstraints => r#"{"only":["x"]}"#,
         GuidedMembers => r#"{"guided_regex":"a"}"#,
+        Prewarm => r#"{"prewarm":true}"#,
         _ => "3",
     };
     for (name, asks, _) in REFUSED_IMAGE_MEMBERS {

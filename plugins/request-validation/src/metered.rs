@@ -4,6 +4,7 @@ use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
+use crate::members::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS, refuse_listed};
 use crate::read;
 use crate::scalars;
 use crate::vectors::bounded_array;
@@ -40,6 +41,7 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
+    refuse_listed(&top, REFUSED_SPEECH_MEMBERS)?;
     let path = top.path("input");
     let input = read::required_text(top.get("input"), &path)?;
     let characters = input.text().chars().count();
@@ -51,6 +53,7 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
         read::non_empty_string(voice, &top.path("voice"))?;
     }
     top.get("instructions").map(|value| read::string(value, &top.path("instructions"))).transpose()?;
+    top.get("language").map(|value| read::non_empty_string(value, &top.path("language"))).transpose()?;
     let names = SPEECH_FORMATS.map(|(name, _)| name);
     let format = match top.get("response_format") {
         Some(value) => read::one_of(value, &top.path("response_format"), &names)?,

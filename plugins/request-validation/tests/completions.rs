@@ -66,6 +66,12 @@ fn invalid_fields_are_named() {
         ),
         (json!({"max_tokens": 0}), "400 max_tokens: expected at least 1; 0 needs `echo`"),
         (json!({"max_tokens": -2}), "400 max_tokens: expected an integer of at least 0"),
+        (
+            json!({"max_completion_tokens": 0}),
+            "400 max_completion_tokens: expected at least 1; 0 needs `echo`",
+        ),
+        (json!({"system": "Be brief."}), "400 system: a completion has no roles"),
+        (json!({"raw": true}), "400 raw: "),
         (json!({"logprobs": true}), "400 logprobs: expected an integer from 0 to 20, got a boolean"),
         (json!({"suffix": 1}), "400 suffix: expected a string, got a number"),
         (json!({"echo": "yes"}), "400 echo: expected a boolean, got a string"),
@@ -82,4 +88,22 @@ fn an_echo_of_no_tokens_is_a_request() {
     let (ask, task) = task(&json!({"model": "m", "prompt": "Once", "max_tokens": 0, "echo": true}));
     assert_eq!((ask.max_tokens, task.echo), (Some(0), true));
     assert_eq!(validate(&json!({"model": "m", "prompt": "a", "max_tokens": -1})).unwrap().max_tokens, None);
+}
+
+#[test]
+fn the_cap_of_other_endpoints_is_a_cap() {
+    let cap = |members: Value| {
+        let mut body = json!({"model": "m", "prompt": "a"});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        validate(&body).unwrap().max_tokens
+    };
+    for (members, most) in [
+        (json!({"max_completion_tokens": 5}), Some(5)),
+        (json!({"max_output_tokens": 6, "max_tokens": null}), Some(6)),
+        (json!({"max_completion_tokens": -1}), None),
+        (json!({"max_tokens": 7, "max_completion_tokens": 5}), Some(7)),
+        (json!({"raw": false, "template": "", "system": null}), Some(16)),
+    ] {
+        assert_eq!(cap(members.clone()), most, "{members}");
+    }
 }

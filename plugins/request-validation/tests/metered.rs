@@ -3,9 +3,16 @@
 
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask, WorkDone,
+    ApiError, ErrorCode, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask,
+    WorkDone,
 };
-use penstock_request_validation::{RequestLimits, validate_speech, validate_texts};
+use penstock_request_validation::members::{
+    REFUSED_EMBEDDING_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
+    RefusedMember, RefusedValues,
+};
+use penstock_request_validation::{
+    RequestLimits, validate_embeddings, validate_rerank, validate_speech, validate_texts,
+};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
@@ -70,6 +77,8 @@ fn invalid_speech_is_named() {
         (json!({"model": "m", "input": "a", "speed": 0.2}), "speed: "),
         (json!({"model": "m", "input": "a", "response_format": "mid"}), "response_format: "),
         (json!({"model": "m", "input": "a", "stream_format": "mp3"}), "stream_format: "),
+        (json!({"model": "m", "input": "a", "language": 5}), "language: expected a string, got a number"),
+        (json!({"model": "m", "input": "a", "language": ""}), "language: "),
         (json!({"input": "a"}), "model: "),
     ] {
         let got = check(validate_speech, &body).unwrap_err();
@@ -91,5 +100,36 @@ fn moderation_takes_a_text_or_texts() {
     ] {
         let got = texts(input).unwrap_err();
         assert!(got.starts_with(message), "{got}");
+    }
+}
+
+#[test]
+fn members_that_change_speech_scores_and_vectors_are_refused_by_name() {
+    let value = |asks: RefusedValues| match asks {
+        RefusedValues::ProviderConstraints => json!({"only": ["x"]}),
+        _ => json!(3),
+    };
+    let rows: [(Validate, Value, &[RefusedMember]); 4] = [
+        (validate_speech, json!({"input": "a"}), REFUSED_SPEECH_MEMBERS),
+        (moderation, json!({"input": "a"}), REFUSED_MODERATION_MEMBERS),
+        (validate_embeddings, json!({"input": "a"}), REFUSED_EMBEDDING_MEMBERS),
+        (validate_rerank, json!({"query": "a", "documents": ["b"]}), REFUSED_RERANK_MEMBERS),
+    ];
+    for (validate, mut body, members) in rows {
+        body["model"] = json!("m");
+        for (name, asks, _) in members {
+            for (value, is_refused) in [(value(*asks), true), (Value::Null, false)] {
+                body[*name] = value;
+                let outcome = validate(Bytes::from(body.to_string()), &RequestLimits::default());
+                let refused = outcome.err().map(|refusal| (refusal.code, refusal.param.unwrap_or_default()));
+                match refused {
+                    Some((code, param)) if is_refused => {
+                        assert_eq!(code, ErrorCode::Unsupported, "{name}");
+                        assert!(param.starts_with(name), "{name}: {param}");
+                    }
+                    other => assert!(other.is_none() && !is_refused, "{name}: {other:?}"),
+                }
+            }
+        }
     }
 }

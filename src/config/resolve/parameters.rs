@@ -7,6 +7,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::{MODEL_KINDS, ModelKind};
 use penstock_dialect::parameters::{ParameterEffect, find_parameter};
+use penstock_media::speech::SPEECH_PARAMETERS;
 use rust_decimal::Decimal;
 
 /// Further parameter names that clients send or engines document.
@@ -61,7 +62,8 @@ pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> 
 }
 
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(OTHER_PARAMETERS).copied()
+    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, &["language"]];
+    MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(lists.into_iter().flatten()).copied()
 }
 
 impl SettingsResolver<'_> {

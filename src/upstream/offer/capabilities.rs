@@ -5,6 +5,7 @@ use crate::config::settings::OfferSettings;
 use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask};
 use penstock_dialect::completions;
 use penstock_media::image::diffusion_steps_member;
+use penstock_media::speech::unsupported_parameter;
 use std::time::Duration;
 
 impl OfferState {
@@ -31,6 +32,8 @@ impl OfferState {
                 completions::missing_capability(task, ask, abilities)
                     .or_else(|| missing_capability(&self.offer, ask))
             }
+            InferenceTask::Passthrough(_) => unsupported_parameter(ask, &self.offer.capabilities)
+                .or_else(|| missing_capability(&self.offer, ask)),
             _ => missing_capability(&self.offer, ask),
         }
     }

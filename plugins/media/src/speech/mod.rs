@@ -3,6 +3,7 @@
 
 mod fields;
 mod language;
+mod parameters;
 mod shape;
 mod signature;
 mod stream;
@@ -11,6 +12,7 @@ mod transcript;
 mod upload;
 mod write;
 
+pub use parameters::{SPEECH_PARAMETERS, unsupported_parameter};
 pub use shape::ADAPTERS;
 pub use synthesis::generated_audio_type;
 pub use upload::TranscriptionUpload;

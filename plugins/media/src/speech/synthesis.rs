@@ -1,6 +1,7 @@
 //! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
 //! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
 
+use super::parameters::is_forwarded;
 use super::signature::{RAW_AUDIO, StartCheck, check_start};
 use super::stream::SpeechStream;
 use crate::audio::AudioMeter;
@@ -13,8 +14,6 @@ use penstock_core::{
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
-/// Names of the request members that are forwarded to the provider unchanged.
-const FORWARDED: &[&str] = &["input", "voice", "response_format", "speed", "instructions", "language"];
 /// Bytes of a second of raw audio: 16 bits, 24 kHz, mono.
 const PCM_BYTES_PER_SECOND: u64 = 48_000;
 /// Bytes per second of the most compressed speech: 6 kbit/s, with Opus.
@@ -53,7 +52,7 @@ impl ProviderAdapter for SpeechShape {
         let mut head = b"{\"model\":".to_vec();
         json::write_str(&mut head, target.model);
         let mut body = vec![Bytes::from(head)];
-        for field in ask.members.0.iter().filter(|field| FORWARDED.contains(&&*field.name)) {
+        for field in ask.members.0.iter().filter(|field| is_forwarded(&field.name, target.capabilities)) {
             if ask.member_value(&field.name).is_some() {
                 body.push(Bytes::from_static(b","));
                 body.push(ask.body.slice(field.member.clone()));

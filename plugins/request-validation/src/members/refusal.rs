@@ -2,8 +2,8 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, ProviderConstraints,
-    SeveralChoices, ThirdPartyPayment,
+    BackgroundWindow, ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, Prewarm,
+    ProviderConstraints, SeveralChoices, ThirdPartyPayment,
 };
 use crate::field_path::FieldPath;
 use penstock_core::ApiError;
@@ -31,6 +31,13 @@ impl RefusedValues {
                     .or_else(|| first_member(value, path, RETENTION_ADVICE, is_retention_constraint));
             }
             GuidedMembers => return first_member(value, path, about, is_guided_member),
+            Prewarm => {
+                return first_member(value, path, about, |name, value| {
+                    name == "prewarm" && is_non_empty(value)
+                });
+            }
+            BackgroundWindow if !value.is_object() => is_non_empty(value),
+            BackgroundWindow => return first_member(value, path, about, is_other_window),
         };
         asks.then(|| path.unsupported(about))
     }
@@ -99,6 +106,11 @@ fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
 /// True for the member of `provider` that excludes providers which retain requests.
 fn is_retention_constraint(name: &str, value: JsonValue<'_>) -> bool {
     name == "zdr" && is_non_empty(value)
+}
+
+/// True for a member of `background_options` other than the window in which every background response runs.
+fn is_other_window(name: &str, value: JsonValue<'_>) -> bool {
+    is_non_empty(value) && !(name == "completion_window" && value.equals_text("soonest"))
 }
 
 /// True for a member of `nvext` that constrains the answer.

@@ -1,0 +1,70 @@
+//! Members of a speech request that are sent to the providers whose offer lists them.
+
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferCapabilities};
+
+/// Members that every provider receives.
+pub(super) const FORWARDED: &[&str] =
+    &["input", "voice", "response_format", "speed", "instructions", "language"];
+
+/// Members of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such models that change the voice or the audio.
+/// An offer without the member in `supported_parameters` cannot answer a request with it.
+pub const SPEECH_PARAMETERS: &[&str] = &[
+    "audio_prompt",
+    "cfg_scale",
+    "cfg_weight",
+    "emotion",
+    "exaggeration",
+    "instruct",
+    "lang_code",
+    "max_new_tokens",
+    "min_p",
+    "normalization_options",
+    "normalize",
+    "pitch",
+    "ref_audio",
+    "ref_text",
+    "reference_audio",
+    "reference_id",
+    "reference_text",
+    "references",
+    "repetition_penalty",
+    "sample_rate",
+    "seed",
+    "speaker",
+    "speaker_embedding",
+    "speaker_id",
+    "task_type",
+    "temperature",
+    "top_k",
+    "top_p",
+    "voice_id",
+    "voice_settings",
+    "volume_multiplier",
+    "x_vector_only_mode",
+];
+
+/// Returns true if a member of a speech request is sent to an offer.
+pub(super) fn is_forwarded(name: &str, abilities: &OfferCapabilities) -> bool {
+    FORWARDED.contains(&name) || (SPEECH_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
+}
+
+/// Returns the refusal of a speech request with a member that changes the audio and that the offer does not list.
+#[must_use]
+pub fn unsupported_parameter(ask: &InferenceRequest, abilities: &OfferCapabilities) -> Option<ApiError> {
+    if ask.kind != ModelKind::Speech || !matches!(ask.task, InferenceTask::Passthrough(_)) {
+        return None;
+    }
+    let refused =
+        |name: &&&str| !abilities.accepts_parameter(name) && ask.member_value(name).is_some_and(has_effect);
+    let name = SPEECH_PARAMETERS.iter().find(refused)?;
+    Some(ApiError::unsupported(*name, format!("This model does not support `{name}`.")))
+}
+
+/// Returns true for every value but `false` and empty texts, lists and objects.
+fn has_effect(value: &[u8]) -> bool {
+    let is_hollow = match value {
+        [b'"' | b'[' | b'{', inside @ .., _] => inside.trim_ascii().is_empty(),
+        _ => false,
+    };
+    !is_hollow && value != b"false"
+}
