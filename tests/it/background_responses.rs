@@ -136,6 +136,13 @@ async fn a_cancelled_response_leaves_its_provider_and_is_not_charged() {
     );
     provider.until_left(1).await;
     assert_eq!(cancel(&client, &first).await, end, "a second cancel changes nothing");
+    let more = json!({"model": "m", "input": "More", "previous_response_id": first["id"]});
+    let refused = client.post(RESPONSES, &more).await;
+    assert!(
+        refused.status == 400 && refused.text().contains("ended without an answer"),
+        "{}",
+        refused.text()
+    );
     assert_eq!(retrieve(&client, &first).await, end);
     assert_eq!(spent(&running), before);
     // Deleting a response ends it.

@@ -13,6 +13,8 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// Invalid field, as a path such as `messages[2].content`.
     pub param: Option<String>,
+    /// True if `param` is the name that the client sent, although the dialect has another name for its purpose.
+    pub is_client_param: bool,
     /// Structured context; `details` in the response.
     pub details: Map<String, Value>,
     /// Value of `Retry-After`, in seconds.
@@ -32,6 +34,7 @@ impl ApiError {
             code,
             message: Cow::Borrowed(code.spec().message),
             param: None,
+            is_client_param: false,
             details: Map::new(),
             retry_after: None,
             caused_by_in_flight: false,
@@ -70,6 +73,13 @@ impl ApiError {
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
+        self
+    }
+
+    /// Marks `param` as the name that the client sent, so that it is not replaced by the name of the dialect.
+    #[must_use]
+    pub const fn with_client_param(mut self) -> Self {
+        self.is_client_param = true;
         self
     }
 

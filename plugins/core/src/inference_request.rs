@@ -1,5 +1,6 @@
 //! Validated inference request that still refers to the bytes of its body.
 
+use crate::api_error::ApiError;
 use crate::dialect::Dialect;
 use crate::inference_task::{InferenceTask, PassthroughDelivery};
 use crate::model_kind::ModelKind;
@@ -318,6 +319,15 @@ impl InferenceRequest {
     pub fn member_value(&self, name: &str) -> Option<&[u8]> {
         let value = self.body.get(self.members.get(name)?.value.clone())?;
         (value != b"null").then_some(value)
+    }
+
+    /// Marks the member that an error names as one of the client, if the client sent a member of this name.
+    #[must_use]
+    pub fn with_client_param(&self, refusal: ApiError) -> ApiError {
+        let path = refusal.param.as_deref().unwrap_or_default();
+        let root = path.split(['[', '.']).next().unwrap_or(path);
+        let is_own = self.responses.as_ref().is_some_and(|details| details.foreign_members.contains(&root));
+        if is_own { refusal.with_client_param() } else { refusal }
     }
 }
 

@@ -47,6 +47,8 @@ pub struct ResponsesDetails {
     pub stored_input: Option<StoredInput>,
     /// True if the request asks for a background response.
     pub in_background: bool,
+    /// Members of the chat form that the client sent itself, under names that this dialect does not have.
+    pub foreign_members: Vec<&'static str>,
     /// Members that may name the session of the request.
     pub session: SessionMembers,
 }
@@ -112,8 +114,10 @@ pub enum PreviousResponse {
     NotAllowed,
     /// Id that belongs to no stored response.
     NotFound,
-    /// Id of a background response that has no answer: it has not ended, or it failed or was cancelled.
+    /// Id of a background response that has not ended.
     Unanswered,
+    /// Id of a response that ended without an answer: it failed or was cancelled.
+    EndedUnanswered,
     /// Items of the conversation: the elements of a JSON array, without brackets.
     Items(Bytes),
 }

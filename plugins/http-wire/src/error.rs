@@ -10,7 +10,11 @@ use std::borrow::Cow;
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
     match dialect.spec().http.error_envelope {
         ErrorEnvelope::Chat => {
-            let param = refusal.param.as_deref().map(|param| dialect.member_name(param));
+            let own_name = |param| match refusal.is_client_param {
+                true => param,
+                false => dialect.member_name(param),
+            };
+            let param = refusal.param.as_deref().map(own_name);
             envelope_with_param(refusal, param, request_id)
         }
         ErrorEnvelope::Messages => messages_envelope(refusal, request_id),

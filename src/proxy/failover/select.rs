@@ -100,7 +100,8 @@ pub fn missing_ability(
 ) -> Option<ApiError> {
     let unsupported = || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
     let too_many = || offer.too_many_choices(ask, || moment.steady);
-    offer.missing_capability(ask).or_else(unsupported).or_else(too_many)
+    let missing = offer.missing_capability(ask).or_else(unsupported).or_else(too_many);
+    missing.map(|refusal| ask.with_client_param(refusal))
 }
 
 /// Returns the fit of the request into the window of an offer; without a token count, the request fits.

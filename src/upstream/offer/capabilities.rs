@@ -108,8 +108,11 @@ fn missing_capability(offer: &OfferSettings, ask: &InferenceRequest) -> Option<A
         return missing(messages, "This model does not read files.");
     }
     if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
-        let is_asked =
-            |name| ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"null"));
+        let foreign = ask.responses.as_ref().map(|details| &details.foreign_members);
+        let is_asked = |name| {
+            ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"null"))
+                && foreign.is_none_or(|sent| sent.contains(&name))
+        };
         let name =
             if is_asked("logprobs") || !is_asked("top_logprobs") { "logprobs" } else { "top_logprobs" };
         return missing(name, "This model does not give log probabilities.");

@@ -19,6 +19,14 @@ fn the_chat_envelope_has_string_code_and_a_param_or_null() {
 }
 
 #[test]
+fn a_member_that_the_client_sent_keeps_its_name() {
+    let refusal = ApiError::unsupported("response_format", "not here");
+    assert_eq!(parsed(Dialect::Responses, &refusal)["error"]["param"], "text.format");
+    let refusal = refusal.with_client_param();
+    assert_eq!(parsed(Dialect::Responses, &refusal)["error"]["param"], "response_format");
+}
+
+#[test]
 fn the_messages_envelope_has_the_code_where_its_clients_look_for_it() {
     let refusal = ApiError::new(ErrorCode::Unavailable).with_detail("attempts", 2);
     assert_eq!(

@@ -57,19 +57,22 @@ pub fn validate_responses_request_with_storage(
     purpose: ResponsesPurpose<'_>,
     storage: &ResponseStorage,
 ) -> Result<InferenceRequest, ApiError> {
-    let converted = convert(&body, limits, purpose, storage)?;
+    let converted = convert(&body, limits, purpose, storage).map_err(ApiError::with_client_param)?;
     drop(body);
+    let foreign = &converted.details.foreign_members;
     let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))
-        .map_err(name_input)?;
+        .map_err(|refusal| name_member(refusal, foreign))?;
     ask.dialect = Dialect::Responses;
     ask.responses = Some(Box::new(converted.details));
     Ok(ask)
 }
 
-/// Names the member of the client in the refusal of a conversation without messages.
-fn name_input(refusal: ApiError) -> ApiError {
-    if refusal.param.as_deref() != Some("messages") {
-        return refusal;
+/// Names the member of the client in a refusal of the chat form.
+fn name_member(refusal: ApiError, foreign: &[&str]) -> ApiError {
+    match refusal.param.as_deref() {
+        Some("messages") => {}
+        Some(name) if foreign.contains(&name) => return refusal.with_client_param(),
+        _ => return refusal,
     }
     ApiError::invalid("input", "input: expected at least one item that is a message, a call or its output")
 }
@@ -125,6 +128,7 @@ fn convert(
         seals_reasoning: settings.seals_reasoning,
         stored_input,
         in_background,
+        foreign_members: foreign_members(&top),
         session: session_members(&top),
     };
     Ok(ConvertedRequest { body: out.finish(), details })
@@ -135,6 +139,12 @@ fn convert(
 fn session_members(top: &RootObject<'_>) -> SessionMembers {
     let value = |name: &str| top.get(name).map(|value| value.raw().as_bytes().into());
     SessionMembers { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
+}
+
+/// Returns the members of the chat form that the request has beside its own.
+fn foreign_members(top: &RootObject<'_>) -> Vec<&'static str> {
+    let names = Dialect::Responses.spec().member_names.iter().map(|(name, _)| *name);
+    names.chain(["top_logprobs"]).filter(|name| top.get(name).is_some()).collect()
 }
 
 /// Limits for the validation of the converted body. It has no size limit of its own, because the original body has one.

@@ -38,6 +38,8 @@ pub(super) struct ResponseSettings<'d> {
     format: Option<ResponseFormat<'d>>,
     verbosity: Option<&'static str>,
     pub(super) effort: Option<&'static str>,
+    /// `reasoning`, if it has members of other vendors, which the chat form has too.
+    reasoning: Option<&'d str>,
     pub(super) summary: Option<&'static str>,
     pub(super) reasoning_display: ReasoningDisplay,
     pub(super) seals_reasoning: bool,
@@ -120,7 +122,8 @@ fn read_text<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> R
 fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(reasoning) = top.get("reasoning") else { return Ok(()) };
     let path = top.path("reasoning");
-    let [effort, summary, older] = read::object(reasoning, &path, ["effort", "summary", "generate_summary"])?;
+    let names = ["effort", "summary", "generate_summary", "enabled", "max_tokens", "mode", "context"];
+    let [effort, summary, older, enabled, budget, mode, context] = read::object(reasoning, &path, names)?;
     settings.effort = effort.map(|word| read::one_of(word, &path.key("effort"), EFFORTS)).transpose()?;
     settings.summary = summary.map(|word| read::one_of(word, &path.key("summary"), SUMMARIES)).transpose()?;
     let older = older.map(|word| read::one_of(word, &path.key("generate_summary"), SUMMARIES)).transpose()?;
@@ -128,6 +131,19 @@ fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>)
     if settings.summary.is_some_and(|word| word != "none") {
         settings.reasoning_display = ReasoningDisplay::Summary;
     }
+    read::optional_bool(enabled, &path.key("enabled"))?;
+    budget.map(|tokens| read::integer(tokens, &path.key("max_tokens"), 0, i64::MAX)).transpose()?;
+    for (name, word, usual) in [("mode", mode, "standard"), ("context", context, "auto")] {
+        let path = path.key(name);
+        if word
+            .map(|word| read::string(word, &path))
+            .transpose()?
+            .is_some_and(|word| !word.equals_text(usual))
+        {
+            return Err(path.unsupported(format_args!("only \"{usual}\" is supported; leave it out")));
+        }
+    }
+    settings.reasoning = (enabled.is_some() || budget.is_some()).then(|| reasoning.raw());
     Ok(())
 }
 
@@ -202,6 +218,9 @@ impl ResponseSettings<'_> {
             if let Some(word) = word {
                 out.member_string(name, word);
             }
+        }
+        if let (Some(reasoning), None) = (self.reasoning, self.effort) {
+            out.member("reasoning", reasoning);
         }
         if let Some(cap) = self.max_output_tokens {
             out.member("max_completion_tokens", cap);

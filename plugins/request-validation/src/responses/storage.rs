@@ -13,6 +13,8 @@ const NOT_ALLOWED: &str =
 const NOT_FOUND: &str =
     "no response of this id is stored for this API key, or not any more; send the whole history in `input`";
 const UNANSWERED: &str = "this response has no answer to continue; wait until its status is \"completed\"";
+const ENDED_UNANSWERED: &str = "this response ended without an answer; continue an earlier response, or send the \
+    whole history in `input`";
 const BACKGROUND_NOT_ALLOWED: &str = "background responses are stored, and this API key stores none; the operator \
     allows it with `penstock keys change ID --store-responses true`, or leave `background` out";
 const BACKGROUND_LINE: &str = "the lines of a batch run in the background already; leave it out";
@@ -52,6 +54,10 @@ pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) ->
         PreviousResponse::Unanswered => {
             read::string(id, &path)?;
             Err(path.invalid(UNANSWERED))
+        }
+        PreviousResponse::EndedUnanswered => {
+            read::string(id, &path)?;
+            Err(path.invalid(ENDED_UNANSWERED))
         }
         PreviousResponse::Items(items) => read::string(id, &path).map(|_| items.clone()),
     }

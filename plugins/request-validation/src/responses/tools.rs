@@ -60,6 +60,27 @@ pub(super) fn read_tools<'d>(
     Ok(tools)
 }
 
+/// Checks the members that say who calls a tool, and when. The model calls each tool itself, and waits for its output.
+fn check_callers(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
+    let names = ["allowed_callers", "async", "defer_loading"];
+    let [callers, is_async, defer_loading] = read::object(tool, at, names)?;
+    read::optional_bool(defer_loading, &at.key("defer_loading"))?;
+    if read::optional_bool(is_async, &at.key("async"))? == Some(true) {
+        return Err(at.key("async").unsupported("the model waits for the output of each tool"));
+    }
+    let Some(callers) = callers else { return Ok(()) };
+    let path = at.key("allowed_callers");
+    let mut is_direct = false;
+    for (index, caller) in read::array(callers, &path)?.items().enumerate() {
+        is_direct |= read::string(caller, &path.index(index))?.equals_text("direct");
+    }
+    if is_direct {
+        Ok(())
+    } else {
+        Err(path.unsupported("expected \"direct\" among them; the model calls each tool itself"))
+    }
+}
+
 impl<'d> DeclaredTools<'d> {
     fn read_tool(
         &mut self,
@@ -69,6 +90,7 @@ impl<'d> DeclaredTools<'d> {
     ) -> Result<(), ApiError> {
         let names = ["type", "name", "description", "parameters", "strict", "format", "tools"];
         let [kind, name, description, parameters, strict, format, tools] = read::object(tool, at, names)?;
+        check_callers(tool, at)?;
         let path = at.key("type");
         let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
         let is_namespace = kind.equals_text("namespace") && namespace.is_none();

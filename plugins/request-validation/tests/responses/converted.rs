@@ -188,6 +188,7 @@ fn formats_and_reasoning_have_the_form_of_chat() {
         (r#"{"summary":"none"}"#, ReasoningDisplay::Content),
         (r#"{"summary":"detailed"}"#, ReasoningDisplay::Summary),
         (r#"{"generate_summary":"concise"}"#, ReasoningDisplay::Summary),
+        (r#"{"mode":"standard","context":"auto","effort":null}"#, ReasoningDisplay::Content),
     ] {
         let ask = accepted(&with(&format!(r#""input":"Hi","reasoning":{reasoning}"#)));
         assert_eq!(ask.responses.unwrap().reasoning, display, "{reasoning}");

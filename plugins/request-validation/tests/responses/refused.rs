@@ -27,12 +27,23 @@ fn bad_members_are_refused_by_name() {
         (r#""input":"x","include":["zz"]"#, "include[0]", r#"expected "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url", "message.output_text.logprobs", "reasoning.encrypted_content", "web_search_call.action.sources" or "web_search_call.results", got another string."#),
         (r#""input":"x","reasoning":{"effort":"huge"}"#, "reasoning.effort", r#"expected "none", "minimal", "low", "medium", "high", "xhigh" or "max", got another string."#),
         (r#""input":"x","reasoning":{"summary":"long"}"#, "reasoning.summary", r#"expected "auto", "concise", "detailed" or "none", got another string."#),
+        (r#""input":"x","reasoning":{"enabled":"no"}"#, "reasoning.enabled", "expected a boolean, got a string."),
+        (r#""input":"x","reasoning":{"max_tokens":-1}"#, "reasoning.max_tokens", "expected an integer of at least 0, got a number out of range."),
+        (r#""input":"x","reasoning":{"mode":"pro"}"#, "reasoning.mode", r#"only "standard" is supported; leave it out."#),
+        (r#""input":"x","reasoning":{"mode":5}"#, "reasoning.mode", "expected a string, got a number."),
+        (r#""input":"x","reasoning":{"context":"all_turns"}"#, "reasoning.context", r#"only "auto" is supported; leave it out."#),
         (r#""input":"x","text":{"verbosity":"huge"}"#, "text.verbosity", r#"expected "low", "medium" or "high", got another string."#),
         (r#""input":"x","text":{"format":{"type":"xml"}}"#, "text.format.type", r#"expected "text", "json_object" or "json_schema", got another string."#),
         (r#""input":"x","text":{"format":{"type":"json_schema","name":"n"}}"#, "text.format.schema", "expected a JSON schema, but it is missing."),
         (r#""input":"x","prompt_cache_key":5"#, "prompt_cache_key", "expected a string, got a number."),
         (r#""input":"x","stream_options":{"include_obfuscation":1}"#, "stream_options.include_obfuscation", "expected a boolean, got a number."),
         (r#""input":"x","tools":[{"name":"f"}]"#, "tools[0].type", r#"expected "function" or "custom", but it is missing."#),
+        (r#""input":"x","tools":[{"type":"function","name":"f","allowed_callers":["programmatic"]}]"#, "tools[0].allowed_callers", r#"expected "direct" among them; the model calls each tool itself."#),
+        (r#""input":"x","tools":[{"type":"custom","name":"f","allowed_callers":"direct"}]"#, "tools[0].allowed_callers", "expected an array, got a string."),
+        (r#""input":"x","tools":[{"type":"function","name":"f","allowed_callers":["direct",5]}]"#, "tools[0].allowed_callers[1]", "expected a string, got a number."),
+        (r#""input":"x","tools":[{"type":"function","name":"f","async":true}]"#, "tools[0].async", "the model waits for the output of each tool."),
+        (r#""input":"x","tools":[{"type":"function","name":"f","defer_loading":"yes"}]"#, "tools[0].defer_loading", "expected a boolean, got a string."),
+        (r#""input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f","async":true}]}]"#, "tools[0].tools[0].async", "the model waits for the output of each tool."),
         (r#""input":"x","tools":[{"type":"function"}]"#, "tools[0].name", "expected a string, but it is missing."),
         (r#""input":"x","tools":[{"type":"function","name":"f","parameters":[]}]"#, "tools[0].parameters", "expected an object, got an array."),
         (r#""input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]"#, "tools[1].name", "another tool has the same name."),
@@ -136,4 +147,25 @@ fn the_size_of_the_chat_form_is_that_of_the_body() {
     let refusal =
         validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::TooLarge);
+}
+
+#[test]
+fn a_refusal_names_the_member_that_the_client_sent() {
+    for (members, param) in [
+        (r#""messages":[{"role":"user","content":"x"}]"#, "messages"),
+        (r#""input":"x","response_format":{"type":"json_object"}"#, "response_format"),
+        (r#""input":"x","logprobs":5"#, "logprobs"),
+        (r#""input":"x","max_tokens":"many""#, "max_tokens"),
+    ] {
+        let refusal = ask_responses(&with(members)).unwrap_err();
+        assert_eq!((refusal.param.as_deref(), refusal.is_client_param), (Some(param), true), "{members}");
+    }
+    for (members, foreign) in [
+        (r#""include":["message.output_text.logprobs"]"#, vec![]),
+        (r#""top_logprobs":2"#, vec!["top_logprobs"]),
+        (r#""logprobs":true,"verbosity":"low""#, vec!["verbosity", "logprobs"]),
+    ] {
+        let ask = accepted(&with(&format!(r#""input":"x",{members}"#)));
+        assert_eq!(ask.responses.unwrap().foreign_members, foreign, "{members}");
+    }
 }

@@ -98,7 +98,10 @@ async fn stored_conversation(
     }
     let previous: &[u8] = match &storage.previous {
         PreviousResponse::Items(items) => items,
-        PreviousResponse::NotAllowed | PreviousResponse::NotFound | PreviousResponse::Unanswered => &[],
+        PreviousResponse::NotAllowed
+        | PreviousResponse::NotFound
+        | PreviousResponse::Unanswered
+        | PreviousResponse::EndedUnanswered => &[],
     };
     // The memory is reserved for the body that is left, and for the items that it is compared with.
     x.reserve_memory(body.len().saturating_add(previous.len()))?;

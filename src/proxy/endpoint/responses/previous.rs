@@ -4,7 +4,7 @@ use super::stored::load_response;
 use crate::proxy::exchange::Exchange;
 use memchr::memmem;
 use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoreAccess};
-use penstock_dialect::background_response::has_answer;
+use penstock_dialect::background_response::{has_answer, is_pending};
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -31,7 +31,8 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
                 x.reserve_memory(document.len().saturating_mul(2))?;
                 match StoredResponse::parse(&document) {
                     None => PreviousResponse::NotFound,
-                    Some(stored) if !has_answer(stored.response) => PreviousResponse::Unanswered,
+                    Some(stored) if is_pending(stored.response) => PreviousResponse::Unanswered,
+                    Some(stored) if !has_answer(stored.response) => PreviousResponse::EndedUnanswered,
                     Some(stored) => PreviousResponse::Items(stored.conversation_items().into()),
                 }
             }
