@@ -55,8 +55,8 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, SessionMembers,
-    StoreAccess, StoredInput,
+    EarlierMessage, MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails,
+    SessionMembers, StoreAccess, StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};

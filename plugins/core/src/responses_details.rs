@@ -49,8 +49,24 @@ pub struct ResponsesDetails {
     pub in_background: bool,
     /// Members of the chat form that the client sent itself, under names that this dialect does not have.
     pub foreign_members: Vec<&'static str>,
+    /// For each message of the assistant in the chat form, the messages of the conversation that it joins.
+    pub earlier_messages: Vec<Vec<EarlierMessage>>,
     /// Members that may name the session of the request.
     pub session: SessionMembers,
+}
+
+/// Message of an earlier answer in a conversation of the responses dialect. The chat form joins those of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierMessage {
+    /// Phase that the client states.
+    pub phase: Option<&'static str>,
+    /// Bytes of the text as the body of a JSON string.
+    pub bytes: usize,
+}
+
+impl EarlierMessage {
+    /// Text between joined messages, as the body of a JSON string.
+    pub const SEPARATOR: &str = r"\n\n";
 }
 
 /// Members of a responses request that may name its session, as JSON values. The chat form has none of them.

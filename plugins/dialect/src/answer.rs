@@ -3,12 +3,12 @@
 use crate::choices;
 use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
-use crate::event::{AnswerEvent, EscapedText};
+use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::response_constraints::ResponseConstraints;
 use crate::stream_translator::GeneratedOutput;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
+    AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
     TokenUsage, UpstreamError, UpstreamErrorKind,
 };
 
@@ -21,6 +21,19 @@ pub struct ToolCall {
     pub name: EscapedText,
     /// JSON text of the arguments, escaped as in a JSON string; may be empty.
     pub arguments: Vec<EscapedText>,
+}
+
+/// Start of a message in an answer of several messages: the numbers of fragments before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MessageBoundary {
+    /// Phase of the message.
+    pub phase: Option<MessagePhase>,
+    /// Fragments of text before the message.
+    pub text: usize,
+    /// Fragments of refusals before the message.
+    pub refusal: usize,
+    /// Log probabilities before the message.
+    pub logprobs: usize,
 }
 
 /// Choice of an answer. Each text is a list of consecutive fragments.
@@ -38,6 +51,8 @@ pub struct AnswerChoice {
     pub tool_calls: Vec<ToolCall>,
     /// Log probabilities as the provider wrote them, one JSON object for each fragment.
     pub logprobs: Vec<Bytes>,
+    /// Starts of the messages, for a client whose dialect has messages in an answer.
+    pub messages: Vec<MessageBoundary>,
     /// Finish reason.
     pub finish_reason: Option<FinishReason>,
     /// Matched stop sequence.
@@ -97,7 +112,9 @@ impl DecodedAnswer {
         let mut sent = GeneratedOutput::new(ask);
         for event in events {
             sent.add_event(&event);
-            shape.apply(event, &mut shaped);
+            let has_messages = ask.dialect == Dialect::Responses;
+            let event = if has_messages { Some(event) } else { event.without_messages() };
+            event.into_iter().for_each(|event| shape.apply(event, &mut shaped));
         }
         let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
@@ -142,6 +159,13 @@ impl DecodedAnswer {
                     self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(stated));
                 }
                 AnswerEvent::Energy(measured) => self.measured_energy = Some(measured),
+                AnswerEvent::MessageStart { phase, .. } => {
+                    if let Some(choice) = self.choices.first_mut() {
+                        let (text, refusal, logprobs) =
+                            (choice.text.len(), choice.refusal.len(), choice.logprobs.len());
+                        choice.messages.push(MessageBoundary { phase, text, refusal, logprobs });
+                    }
+                }
                 _ => {}
             }
             return;

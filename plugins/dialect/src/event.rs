@@ -70,6 +70,14 @@ pub enum AnswerEvent {
         /// Matched stop sequence, if the provider reports it.
         stop_sequence: Option<EscapedText>,
     },
+    /// Start of a message of an answer that consists of messages. It precedes the first text of the message, and is left
+    /// out for a single message without a phase.
+    MessageStart {
+        /// Phase that the provider states.
+        phase: Option<MessagePhase>,
+        /// True if an earlier message has text.
+        is_next: bool,
+    },
     /// Usage so far; the counts that a later event contains replace the earlier ones.
     Usage(ReportedUsage),
     /// Energy measured by the provider.
@@ -80,7 +88,45 @@ pub enum AnswerEvent {
     End,
 }
 
+/// Phase of a message of the responses dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagePhase {
+    /// Message before the model has finished its work.
+    Commentary,
+    /// Answer to the request.
+    FinalAnswer,
+}
+
+impl MessagePhase {
+    /// Returns the phase with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Commentary, Self::FinalAnswer].into_iter().find(|phase| phase.name() == name)
+    }
+
+    /// Returns the name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Commentary => "commentary",
+            Self::FinalAnswer => "final_answer",
+        }
+    }
+}
+
 impl AnswerEvent {
+    /// Returns the event for a client whose dialect has no messages inside an answer: a blank line before the next
+    /// message; `None` if the client gets nothing.
+    #[must_use]
+    pub fn without_messages(self) -> Option<Self> {
+        match self {
+            Self::MessageStart { is_next, .. } => {
+                is_next.then(|| Self::Text { choice: 0, text: EscapedText::new("\n\n"), logprobs: None })
+            }
+            event => Some(event),
+        }
+    }
+
     /// Returns the index of the event's choice.
     #[must_use]
     pub const fn choice(&self) -> Option<u32> {
@@ -91,7 +137,12 @@ impl AnswerEvent {
             | Self::ToolCallStart { choice, .. }
             | Self::ToolCallArguments { choice, .. }
             | Self::Finish { choice, .. } => Some(*choice),
-            Self::Start | Self::Usage(_) | Self::Energy(_) | Self::Ping | Self::End => None,
+            Self::Start
+            | Self::MessageStart { .. }
+            | Self::Usage(_)
+            | Self::Energy(_)
+            | Self::Ping
+            | Self::End => None,
         }
     }
 
@@ -102,9 +153,13 @@ impl AnswerEvent {
             Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => text.len(),
             Self::ToolCallArguments { fragment, .. } => fragment.len(),
             Self::ToolCallStart { name, .. } => name.len(),
-            Self::Finish { .. } | Self::Usage(_) | Self::Energy(_) | Self::End | Self::Start | Self::Ping => {
-                0
-            }
+            Self::MessageStart { .. }
+            | Self::Finish { .. }
+            | Self::Usage(_)
+            | Self::Energy(_)
+            | Self::End
+            | Self::Start
+            | Self::Ping => 0,
         }
     }
 

@@ -106,6 +106,12 @@ impl ResponseConstraints {
     /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
     pub fn apply(&mut self, mut event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         let Some(number) = event.choice() else {
+            // A message begins after the text that waits for the end of a stop sequence.
+            if let (AnswerEvent::MessageStart { .. }, Some(choice)) = (&event, self.choices.first_mut())
+                && !choice.pending_text.is_empty()
+            {
+                out.push(text_event(0, &std::mem::take(&mut choice.pending_text)));
+            }
             out.push(event);
             return;
         };

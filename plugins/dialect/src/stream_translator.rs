@@ -189,6 +189,8 @@ impl StreamTranslator {
                 break;
             }
             self.attempt_output.add_event(&event);
+            let event = if self.writer.has_messages() { Some(event) } else { event.without_messages() };
+            let Some(event) = event else { continue };
             self.constraints.apply(event, &mut shaped);
             result = shaped.drain(..).try_for_each(|event| self.process_event(event));
             if result.is_err() {
@@ -229,7 +231,9 @@ impl StreamTranslator {
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             AnswerEvent::End => return self.record_end(),
-            AnswerEvent::Start | AnswerEvent::Ping => {}
+            // A second provider repeats messages that were delivered.
+            AnswerEvent::MessageStart { .. } if self.prefix_matcher.is_some() => return Ok(()),
+            AnswerEvent::MessageStart { .. } | AnswerEvent::Start | AnswerEvent::Ping => {}
         }
         self.writer.write(&event, &mut self.held_output);
         Ok(())

@@ -212,7 +212,10 @@ pub fn shaped(
 ) -> Vec<AnswerEvent> {
     let mut shape = ResponseConstraints::new(ask, &target(provider, abilities));
     let mut shaped = Vec::new();
-    events(provider, stream).into_iter().for_each(|event| shape.apply(event, &mut shaped));
+    let has_messages = ask.dialect == Dialect::Responses;
+    let adapt = |event: AnswerEvent| if has_messages { Some(event) } else { event.without_messages() };
+    let adapted = events(provider, stream).into_iter().filter_map(adapt);
+    adapted.for_each(|event| shape.apply(event, &mut shaped));
     shaped
 }
 

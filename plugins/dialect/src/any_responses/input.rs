@@ -3,15 +3,17 @@
 use crate::body_builder::BodyBuilder;
 use crate::chat_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::{ApiError, AttemptTarget, ExtraMember};
+use penstock_core::{ApiError, AttemptTarget, EarlierMessage, ExtraMember};
 use penstock_json_scan::json;
 
-/// Writes the conversation: a first system message of plain text as `instructions`, all others as items.
+/// Writes the conversation: a first system message of plain text as `instructions`, all others as items. `earlier` lists
+/// for each message of the assistant the messages that it joins.
 ///
 /// # Errors
 /// Returns an error with the path of a value that cannot be translated.
 pub(super) fn write_input(
     messages: &[u8],
+    earlier: &[Vec<EarlierMessage>],
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
@@ -31,6 +33,7 @@ pub(super) fn write_input(
     let mut items = InputItems {
         out,
         count: 0,
+        earlier: earlier.iter(),
         reasoning_count: 0,
         names_users: has_several_users(&parsed),
         has_image_detail: target.allows_extra(ExtraMember::ImageDetail),
@@ -58,6 +61,8 @@ fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
 struct InputItems<'o, 'b> {
     out: &'o mut BodyBuilder<'b>,
     count: usize,
+    /// Messages that the next message of the assistant joins.
+    earlier: std::slice::Iter<'o, Vec<EarlierMessage>>,
     reasoning_count: u64,
     /// True if the texts of users begin with their names.
     names_users: bool,
@@ -129,6 +134,7 @@ impl InputItems<'_, '_> {
     /// Writes the texts of an answer as one string; writes nothing if it has no text.
     fn write_answer_text(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
         let mut texts = Vec::new();
+        let joined = self.earlier.next().map(Vec::as_slice).unwrap_or_default();
         if let Some(content) = message.content {
             match json_cursor::string_body(content) {
                 Some(text) => texts.push(text),
@@ -137,6 +143,21 @@ impl InputItems<'_, '_> {
         }
         texts.extend(message.refusal);
         texts.retain(|text| !text.is_empty());
+        if let [text] = texts[..]
+            && let Some(messages) = split_messages(text, joined)
+        {
+            for (phase, text) in messages {
+                self.start(r#"{"role":"assistant""#);
+                if let Some(phase) = phase {
+                    self.out.push_str(r#","phase":"#);
+                    self.out.push_json_string(phase);
+                }
+                self.out.push_str(r#","content":""#);
+                self.out.push_source(text);
+                self.out.push_str(r#""}"#);
+            }
+            return Ok(());
+        }
         if texts.is_empty() {
             return Ok(());
         }
@@ -230,6 +251,24 @@ impl InputItems<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Splits the text of an answer into the messages that it joins; `None` if it joins none, or is not their text.
+fn split_messages<'t>(
+    text: &'t [u8],
+    joined: &[EarlierMessage],
+) -> Option<Vec<(Option<&'static str>, &'t [u8])>> {
+    let mut rest = text;
+    let mut found = Vec::with_capacity(joined.len());
+    for message in joined {
+        if !found.is_empty() {
+            rest = rest.strip_prefix(EarlierMessage::SEPARATOR.as_bytes())?;
+        }
+        let (own, after) = rest.split_at_checked(message.bytes)?;
+        found.push((message.phase, own));
+        rest = after;
+    }
+    (rest.is_empty() && !found.is_empty()).then_some(found)
 }
 
 /// Returns the texts of an answer's parts.

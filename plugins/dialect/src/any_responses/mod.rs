@@ -7,6 +7,8 @@
 
 mod input;
 mod members;
+#[cfg(test)]
+mod message_tests;
 mod request;
 #[cfg(test)]
 mod tests;

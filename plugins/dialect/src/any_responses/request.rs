@@ -44,7 +44,8 @@ pub(super) fn convert(
         out.push_byte(b':');
         out.push_source(value);
     }
-    input::write_input(found.messages, target, &mut out)?;
+    let earlier = ask.responses.as_ref().map(|details| &details.earlier_messages[..]).unwrap_or_default();
+    input::write_input(found.messages, earlier, target, &mut out)?;
     tools::write_tools(found.tools, found.tool_choice, target, &mut out)?;
     write_reasoning(ask, target, found.effort, &mut out);
     write_text(found.format, found.verbosity, &mut out);

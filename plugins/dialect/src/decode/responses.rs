@@ -45,6 +45,8 @@ pub struct ResponsesDecoder {
 struct DecodedOutput {
     items: Vec<DecodedItem>,
     tool_count: u32,
+    /// True if a message has text.
+    has_message: bool,
     split_surrogate: SplitSurrogate,
     texts: LastParts,
     /// Bytes of stored arguments, and of stored texts from the start of items, which are compared with the end of the
@@ -56,6 +58,7 @@ struct DecodedOutput {
 struct OutputContext<'a> {
     source: &'a Bytes,
     tool_count: &'a mut u32,
+    has_message: &'a mut bool,
     split_surrogate: &'a mut SplitSurrogate,
     texts: &'a mut LastParts,
     stored_bytes: &'a mut usize,
@@ -318,8 +321,10 @@ impl DecodedOutput {
         source: &'a Bytes,
         events: &'a mut Vec<AnswerEvent>,
     ) -> (&'a mut Vec<DecodedItem>, OutputContext<'a>) {
-        let Self { items, tool_count, split_surrogate, texts, stored_bytes } = self;
-        (items, OutputContext { source, tool_count, split_surrogate, texts, stored_bytes, events })
+        let Self { items, tool_count, has_message, split_surrogate, texts, stored_bytes } = self;
+        let context =
+            OutputContext { source, tool_count, has_message, split_surrogate, texts, stored_bytes, events };
+        (items, context)
     }
 }
 

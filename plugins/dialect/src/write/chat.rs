@@ -165,6 +165,7 @@ impl super::DialectWriter for ChatStreamWriter {
             }
             AnswerEvent::Reasoning { .. }
             | AnswerEvent::Start
+            | AnswerEvent::MessageStart { .. }
             | AnswerEvent::Usage(_)
             | AnswerEvent::Energy(_)
             | AnswerEvent::Ping

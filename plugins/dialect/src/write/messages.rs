@@ -255,7 +255,11 @@ impl super::DialectWriter for MessagesStreamWriter {
             }
             AnswerEvent::Usage(stated) => self.reported_usage = Some(*stated),
             AnswerEvent::Ping if self.started => out.extend_from_slice(options::PING_EVENT),
-            AnswerEvent::Start | AnswerEvent::Energy(_) | AnswerEvent::Ping | AnswerEvent::End => {}
+            AnswerEvent::Start
+            | AnswerEvent::MessageStart { .. }
+            | AnswerEvent::Energy(_)
+            | AnswerEvent::Ping
+            | AnswerEvent::End => {}
         }
     }
 

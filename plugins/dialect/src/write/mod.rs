@@ -46,6 +46,12 @@ pub trait DialectWriter: Send {
     /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
     fn shows_reasoning(&self) -> bool;
 
+    /// Returns true if an answer of this dialect consists of messages, so that [`AnswerEvent::MessageStart`] is written.
+    /// For other dialects it becomes a blank line.
+    fn has_messages(&self) -> bool {
+        false
+    }
+
     /// Returns true if the dialect cannot express the answer, since the model wrote invalid tool arguments. Called at
     /// the end of the answer; [`DialectWriter::write_end`] then ends it with an error.
     fn has_invalid_output(&self) -> bool {

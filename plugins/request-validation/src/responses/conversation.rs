@@ -2,7 +2,7 @@
 
 use super::chat_body::ChatBody;
 use super::content::{ContentPart, write_parts};
-use penstock_core::MappedTool;
+use penstock_core::{EarlierMessage, MappedTool};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -33,7 +33,8 @@ pub(super) enum CallArguments<'d> {
 #[derive(Debug, Default)]
 struct AssistantMessage<'d> {
     reasoning: Vec<Cow<'d, str>>,
-    texts: Vec<JsonValue<'d>>,
+    /// Messages with their phase and texts.
+    messages: Vec<(Option<&'static str>, Vec<JsonValue<'d>>)>,
     calls: Vec<EarlierCall<'d>>,
 }
 
@@ -43,6 +44,8 @@ pub(super) struct ConversationWriter<'d, 'o> {
     out: &'o mut ChatBody,
     is_empty: bool,
     assistant: AssistantMessage<'d>,
+    /// Messages that each written message of the assistant joins.
+    joined: Vec<Vec<EarlierMessage>>,
     call_ids: HashSet<Cow<'d, str>>,
 }
 
@@ -50,7 +53,13 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the start of `messages` and returns the writer.
     pub(super) fn new(out: &'o mut ChatBody) -> Self {
         out.member("messages", "[");
-        Self { out, is_empty: true, assistant: AssistantMessage::default(), call_ids: HashSet::new() }
+        Self {
+            out,
+            is_empty: true,
+            assistant: AssistantMessage::default(),
+            joined: Vec::new(),
+            call_ids: HashSet::new(),
+        }
     }
 
     /// Adds reasoning text to the assistant message that is being collected.
@@ -60,13 +69,16 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         }
     }
 
-    /// Adds text parts to the assistant message that is being collected.
-    pub(super) fn push_assistant_text(&mut self, parts: &[ContentPart<'d>]) {
+    /// Adds a message to the assistant message that is being collected.
+    pub(super) fn push_assistant_text(&mut self, parts: &[ContentPart<'d>], phase: Option<&'static str>) {
         let text = |part: &ContentPart<'d>| match part {
             ContentPart::Text(text) => Some(*text),
             ContentPart::Image { .. } | ContentPart::Audio(_) => None,
         };
-        self.assistant.texts.extend(parts.iter().filter_map(text));
+        let texts: Vec<_> = parts.iter().filter_map(text).collect();
+        if !texts.is_empty() {
+            self.assistant.messages.push((phase, texts));
+        }
     }
 
     /// Adds a tool call of an answer.
@@ -113,17 +125,16 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because its answer was
     /// interrupted.
     fn flush(&mut self) {
-        let AssistantMessage { reasoning, texts, calls } = std::mem::take(&mut self.assistant);
-        if texts.is_empty() && calls.is_empty() {
+        let AssistantMessage { reasoning, messages, calls } = std::mem::take(&mut self.assistant);
+        if messages.is_empty() && calls.is_empty() {
             return;
         }
         self.start_message("assistant");
-        if texts.is_empty() {
+        if messages.is_empty() {
             self.out.json(r#","content":null"#);
+            self.joined.push(Vec::new());
         } else {
-            self.out.json(r#","content":""#);
-            texts.iter().for_each(|text| self.out.json(text.raw_inner_text()));
-            self.out.json("\"");
+            self.write_texts(&messages);
         }
         if !reasoning.is_empty() {
             self.out.json(r#","reasoning_content":""#);
@@ -144,10 +155,29 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.out.json("}");
     }
 
-    /// Writes the pending assistant message and the end of `messages`.
-    pub(super) fn finish(mut self) {
+    /// Writes the texts of messages, joined by blank lines. Messages without text are left out.
+    fn write_texts(&mut self, messages: &[(Option<&'static str>, Vec<JsonValue<'d>>)]) {
+        self.out.json(r#","content":""#);
+        let mut joined: Vec<EarlierMessage> = Vec::new();
+        for (phase, texts) in messages {
+            let bytes = texts.iter().map(|text| text.raw_inner_text().len()).sum();
+            if bytes == 0 {
+                continue;
+            }
+            self.out.json(if joined.is_empty() { "" } else { EarlierMessage::SEPARATOR });
+            texts.iter().for_each(|text| self.out.json(text.raw_inner_text()));
+            joined.push(EarlierMessage { phase: *phase, bytes });
+        }
+        self.out.json("\"");
+        self.joined.push(joined);
+    }
+
+    /// Writes the pending assistant message and the end of `messages`. Returns the messages that each message of the
+    /// assistant joins.
+    pub(super) fn finish(mut self) -> Vec<Vec<EarlierMessage>> {
         self.flush();
         self.out.json("]");
+        self.joined
     }
 }
 

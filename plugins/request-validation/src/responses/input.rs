@@ -7,22 +7,24 @@ use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, open_reasoning};
+use penstock_core::{ApiError, EarlierMessage, open_reasoning};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
+const PHASES: &[&str] = &["commentary", "final_answer"];
 const EXPECTED: &str = "a string or an array of input items";
 const STORED: &str =
     "this API key stores no responses; send the item itself (clients do so with `store: false`)";
 
-/// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`.
+/// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`. Returns
+/// the messages that each message of the assistant joins.
 pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
     previous: &JsonTape<'d>,
     tools: &DeclaredTools<'d>,
     out: &mut ChatBody,
-) -> Result<(), ApiError> {
+) -> Result<Vec<Vec<EarlierMessage>>, ApiError> {
     let mut messages = ConversationWriter::new(out);
     if let Some(instructions) = top.get("instructions") {
         let instructions = read::string(instructions, &top.path("instructions"))?;
@@ -38,8 +40,7 @@ pub(super) fn write_messages<'d>(
     let input = read::required(top.get("input"), &path, EXPECTED)?;
     if input.is_string() {
         messages.write_message("user", &[ContentPart::Text(input)]);
-        messages.finish();
-        return Ok(());
+        return Ok(messages.finish());
     }
     if !input.is_array() {
         return Err(path.unexpected_type(EXPECTED, input.kind()));
@@ -50,8 +51,7 @@ pub(super) fn write_messages<'d>(
     for (index, item) in input.items().enumerate() {
         write_item(item, &path.index(index), tools, &mut messages)?;
     }
-    messages.finish();
-    Ok(())
+    Ok(messages.finish())
 }
 
 /// Members of an item that are read.
@@ -59,6 +59,7 @@ struct InputItem<'d, 'p> {
     path: &'p FieldPath<'p>,
     role: Option<JsonValue<'d>>,
     content: Option<JsonValue<'d>>,
+    phase: Option<JsonValue<'d>>,
     call_id: Option<JsonValue<'d>>,
     name: Option<JsonValue<'d>>,
     namespace: Option<JsonValue<'d>>,
@@ -79,6 +80,7 @@ fn write_item<'d>(
         "type",
         "role",
         "content",
+        "phase",
         "call_id",
         "name",
         "namespace",
@@ -88,12 +90,25 @@ fn write_item<'d>(
         "summary",
         "encrypted_content",
     ];
-    let [kind, role, content, call_id, name, namespace, arguments, input, output, summary, encrypted_content] =
-        read::object(item, at, names)?;
+    let [
+        kind,
+        role,
+        content,
+        phase,
+        call_id,
+        name,
+        namespace,
+        arguments,
+        input,
+        output,
+        summary,
+        encrypted_content,
+    ] = read::object(item, at, names)?;
     let item = InputItem {
         path: at,
         role,
         content,
+        phase,
         call_id,
         name,
         namespace,
@@ -143,7 +158,11 @@ impl<'d> InputItem<'d, '_> {
         };
         let parts = read_parts(content, &path, allowed)?;
         match role {
-            "assistant" => messages.push_assistant_text(&parts),
+            "assistant" => {
+                let path = self.path.key("phase");
+                let phase = self.phase.map(|word| read::one_of(word, &path, PHASES)).transpose()?;
+                messages.push_assistant_text(&parts, phase);
+            }
             _ if parts.is_empty() => return Err(path.invalid("expected at least one content part")),
             "user" => messages.write_message("user", &parts),
             _ => messages.write_message("system", &parts),

@@ -111,7 +111,7 @@ fn convert(
     let mut out = chat_body::ChatBody::new(body.len() + previous.len());
     out.member_string("model", &model);
     let previous = storage::PreviousConversation::parse(&previous, limits)?;
-    input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
+    let earlier_messages = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);
@@ -129,6 +129,7 @@ fn convert(
         stored_input,
         in_background,
         foreign_members: foreign_members(&top),
+        earlier_messages,
         session: session_members(&top),
     };
     Ok(ConvertedRequest { body: out.finish(), details })

@@ -1,7 +1,7 @@
 //! Tests of the chat form of a request.
 
 use crate::{accepted, member, with};
-use penstock_core::{ReasoningDisplay, seal_reasoning};
+use penstock_core::{EarlierMessage, ReasoningDisplay, seal_reasoning};
 use serde_json::{Value, json};
 
 fn messages(input: &Value) -> Value {
@@ -198,4 +198,35 @@ fn formats_and_reasoning_have_the_form_of_chat() {
     ));
     assert!(ask.required.logprobs);
     assert_eq!((member(&ask, "logprobs"), member(&ask, "top_logprobs")), (json!(true), json!(2)));
+}
+
+#[test]
+fn the_reasoning_of_other_vendors_is_that_of_chat() {
+    for (reasoning, effort, kept) in [
+        (json!({"enabled": false}), Value::Null, true),
+        (json!({"max_tokens": 9000, "summary": "auto"}), Value::Null, true),
+        (json!({"enabled": true, "effort": "low"}), json!("low"), false),
+        (json!({"effort": "low"}), json!("low"), false),
+        (json!({"enabled": null}), Value::Null, false),
+    ] {
+        let ask = accepted(&with(&format!(r#""input":"Hi","reasoning":{reasoning}"#)));
+        assert_eq!(member(&ask, "reasoning_effort"), effort, "{reasoning}");
+        assert_eq!(member(&ask, "reasoning"), if kept { reasoning } else { Value::Null });
+    }
+}
+
+#[test]
+fn messages_of_one_answer_are_joined_by_a_blank_line_and_keep_their_phases() {
+    let text = |phase: Value, text: &str| json!({"type": "message", "role": "assistant", "phase": phase, "content": [{"type": "output_text", "text": text}]});
+    let input = json!([{"role": "user", "content": "Hi"}, text(json!("commentary"), "I \"look\"."),
+        text(Value::Null, ""), text(json!("final_answer"), "Done."), {"role": "user", "content": "More"},
+        {"role": "assistant", "content": "One"}]);
+    let ask = accepted(&with(&format!(r#""input":{input}"#)));
+    let messages = member(&ask, "messages");
+    assert_eq!(messages[1], json!({"role": "assistant", "content": "I \"look\".\n\nDone."}));
+    let of = |phase, bytes| EarlierMessage { phase, bytes };
+    assert_eq!(
+        ask.responses.unwrap().earlier_messages,
+        [vec![of(Some("commentary"), 11), of(Some("final_answer"), 5)], vec![of(None, 3)]]
+    );
 }

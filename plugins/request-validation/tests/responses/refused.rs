@@ -87,6 +87,7 @@ fn bad_items_are_refused_by_their_path() {
         (r#""x""#, "", "expected an object, got a string."),
         (r#"{"type":"message","content":"x"}"#, ".role", r#"expected "user", "assistant", "system" or "developer", but it is missing."#),
         (r#"{"role":"robot","content":"x"}"#, ".role", r#"expected "user", "assistant", "system" or "developer", got another string."#),
+        (r#"{"role":"assistant","content":"x","phase":"draft"}"#, ".phase", r#"expected "commentary" or "final_answer", got another string."#),
         (r#"{"role":"user"}"#, ".content", "expected a string or an array of content parts, but it is missing."),
         (r#"{"role":"user","content":[]}"#, ".content", "expected at least one content part."),
         (r#"{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"video"}]}"#, ".content[1].type", r#"expected "input_text", "input_image", "input_audio" or "output_text", got another string."#),

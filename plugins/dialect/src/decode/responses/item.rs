@@ -1,10 +1,12 @@
 //! Output item of a response: the part of it that has been decoded.
 
-use super::part::{AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind};
+use super::part::{
+    AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind, chat_logprobs, part_text,
+};
 use super::{OutputContext, event_text, malformed_error};
 use crate::decode::text_channel::TextChannel;
 use crate::decode::{MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
-use crate::event::{AnswerEvent, EscapedText};
+use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::UpstreamError;
@@ -33,6 +35,10 @@ pub(super) struct DecodedItem {
     number: usize,
     pub(super) is_open: bool,
     kind: ItemKind,
+    /// Phase of a message.
+    phase: Option<MessagePhase>,
+    /// True if the start of a message was emitted.
+    has_started: bool,
     /// Parts of the item from which text was emitted.
     parts: Vec<DecodedPart>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
@@ -54,7 +60,17 @@ impl DecodedItem {
             "function_call" => ItemKind::Call(start_call(item, context)?),
             _ => ItemKind::Other,
         };
-        Ok(Self { output_index, number, is_open: true, kind, parts: Vec::new(), announced: Vec::new() })
+        let phase = json_cursor::member_value(item, "phase").and_then(json_cursor::parse_string);
+        Ok(Self {
+            output_index,
+            number,
+            is_open: true,
+            kind,
+            phase: phase.and_then(|name| MessagePhase::from_name(&name)),
+            has_started: false,
+            parts: Vec::new(),
+            announced: Vec::new(),
+        })
     }
 
     /// Returns true if this item can be of the type `name`.
@@ -159,6 +175,7 @@ impl DecodedItem {
         if text.is_empty() && logprobs.is_none() {
             return Ok(());
         }
+        self.start_message(context);
         if let Some(part) = self.parts.get_mut(at) {
             *context.stored_bytes += part.record(&text.decoded());
         }
@@ -171,6 +188,17 @@ impl DecodedItem {
             _ => AnswerEvent::Reasoning { choice: 0, text, signature: None },
         });
         Ok(())
+    }
+
+    /// Emits the start of a message before its first text, unless it is the first message and has no phase.
+    fn start_message(&mut self, context: &mut OutputContext<'_>) {
+        if self.kind != ItemKind::Message || std::mem::replace(&mut self.has_started, true) {
+            return;
+        }
+        let is_next = std::mem::replace(context.has_message, true);
+        if is_next || self.phase.is_some() {
+            context.events.push(AnswerEvent::MessageStart { phase: self.phase, is_next });
+        }
     }
 
     /// Emits what is missing of the complete text of a part. The stream is malformed if that text contradicts the
@@ -352,13 +380,6 @@ impl DecodedItem {
     }
 }
 
-/// Returns the kind and the text of a part object; `None` for unknown types.
-fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
-    let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
-    let (kind, member) = PartKind::from_type(&name)?;
-    Some((kind, json_cursor::member_value(part, member)))
-}
-
 /// Starts a function call; returns its number.
 fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, UpstreamError> {
     let text = |name| json_cursor::member_value(item, name).map(|value| event_text(context.source, value));
@@ -375,11 +396,4 @@ fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, Upstr
     *context.tool_count += 1;
     context.events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
     Ok(tool)
-}
-
-/// Returns the log probabilities of a text in the format of the chat dialect; `None` if the list is empty.
-fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
-    let has_tokens = json_cursor::is_array(list) && json_cursor::elements(list).next().is_some();
-    (kind == PartKind::Text && has_tokens)
-        .then(|| Bytes::from([br#"{"content":"#, list, br#","refusal":null}"#].concat()))
 }

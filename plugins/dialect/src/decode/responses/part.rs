@@ -1,7 +1,9 @@
 //! Part of an output item: its kind, and a record of the text that was emitted for it.
 
 use crate::decode::text_channel::TextChannel;
+use crate::json_cursor;
 use crate::partial_json::{JsonState, PartialJson};
+use bytes::Bytes;
 
 /// Maximum bytes of stored arguments. Longer arguments are compared only by their fingerprint.
 const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
@@ -30,6 +32,20 @@ impl PartKind {
             Self::Arguments => None,
         }
     }
+}
+
+/// Returns the kind and the text of a part object; `None` for unknown types.
+pub(super) fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
+    let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
+    let (kind, member) = PartKind::from_type(&name)?;
+    Some((kind, json_cursor::member_value(part, member)))
+}
+
+/// Returns the log probabilities of a text in the format of the chat dialect; `None` if the list is empty.
+pub(super) fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
+    let has_tokens = json_cursor::is_array(list) && json_cursor::elements(list).next().is_some();
+    (kind == PartKind::Text && has_tokens)
+        .then(|| Bytes::from([br#"{"content":"#, list, br#","refusal":null}"#].concat()))
 }
 
 /// Kind and index of a part.

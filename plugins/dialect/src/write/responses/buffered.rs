@@ -4,8 +4,8 @@ use super::call::CallState;
 use super::frame::ResponseFrame;
 use super::item::{ItemBody, ItemStatus, OutputItem};
 use super::{EventSequence, final_status, write_response};
-use crate::answer::{AnswerChoice, DecodedAnswer};
-use crate::event::EscapedText;
+use crate::answer::{AnswerChoice, DecodedAnswer, MessageBoundary};
+use crate::event::{EscapedText, MessagePhase};
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, UpstreamError, UpstreamErrorKind,
@@ -66,9 +66,10 @@ fn output_items(
     }
     let has_message = has_text(&choice.text) || has_text(&choice.refusal);
     let is_silent = items.is_empty() && choice.tool_calls.is_empty() && !has_message;
-    if has_message || is_silent {
-        let mut item = OutputItem::new(id, items.len(), ItemBody::Message(Vec::new()));
-        push_message(choice, is_silent, &mut item, &mut events, &mut unused);
+    for message in if has_message || is_silent { choice_messages(choice) } else { Vec::new() } {
+        let item = OutputItem::new(id, items.len(), ItemBody::Message(Vec::new()));
+        let mut item = item.with_phase(message.phase);
+        push_message(&message, is_silent, &mut item, &mut events, &mut unused);
         items.push(item);
     }
     for (number, call) in (0_u32..).zip(&choice.tool_calls) {
@@ -88,9 +89,44 @@ fn output_items(
     items
 }
 
+/// Message of an answer: fragments of its text and refusal, and log probabilities.
+#[derive(Clone, Copy)]
+struct MessageParts<'a> {
+    phase: Option<MessagePhase>,
+    text: &'a [EscapedText],
+    refusal: &'a [EscapedText],
+    logprobs: &'a [Bytes],
+}
+
+/// Returns the messages of a choice, at least one. Fragments before the first boundary are a message of their own.
+fn choice_messages(choice: &AnswerChoice) -> Vec<MessageParts<'_>> {
+    let end = MessageBoundary {
+        phase: None,
+        text: choice.text.len(),
+        refusal: choice.refusal.len(),
+        logprobs: choice.logprobs.len(),
+    };
+    let mut starts = vec![MessageBoundary::default()];
+    starts.extend(&choice.messages);
+    let ends = choice.messages.iter().chain([&end]);
+    let all = starts.iter().zip(ends).map(|(from, to)| MessageParts {
+        phase: from.phase,
+        text: choice.text.get(from.text..to.text).unwrap_or_default(),
+        refusal: choice.refusal.get(from.refusal..to.refusal).unwrap_or_default(),
+        logprobs: choice.logprobs.get(from.logprobs..to.logprobs).unwrap_or_default(),
+    });
+    let has_content =
+        |parts: &MessageParts<'_>| parts.text.iter().chain(parts.refusal).any(|text| !text.is_empty());
+    let mut messages: Vec<_> = all.clone().filter(has_content).collect();
+    if messages.is_empty() {
+        messages.extend(all.take(1));
+    }
+    messages
+}
+
 /// Adds text, log probabilities and refusal to a message.
 fn push_message(
-    choice: &AnswerChoice,
+    choice: &MessageParts<'_>,
     is_silent: bool,
     item: &mut OutputItem,
     events: &mut EventSequence,
@@ -101,7 +137,7 @@ fn push_message(
     for text in choice.text.iter().filter(|text| !text.is_empty()) {
         item.push_message_text(text, None, false, events, unused);
     }
-    for logprobs in &choice.logprobs {
+    for logprobs in choice.logprobs {
         item.push_message_text(&empty, Some(logprobs), false, events, unused);
     }
     for text in choice.refusal.iter().filter(|text| !text.is_empty()) {

@@ -4,7 +4,7 @@ use super::call::CallState;
 use super::custom_input::CustomInputReader;
 use super::frame::{EVENT_END, EventSequence};
 use super::part::MessagePart;
-use crate::event::EscapedText;
+use crate::event::{EscapedText, MessagePhase};
 use crate::partial_json::JsonState;
 use penstock_core::{ReasoningDisplay, seal_reasoning};
 use penstock_json_scan::json;
@@ -48,6 +48,8 @@ pub(super) struct OutputItem {
     index: usize,
     pub(super) status: ItemStatus,
     pub(super) body: ItemBody,
+    /// Phase of a message.
+    phase: Option<MessagePhase>,
 }
 
 impl OutputItem {
@@ -59,7 +61,12 @@ impl OutputItem {
             ItemBody::Call(CallState { custom: Some(_), .. }) => "ctc",
             ItemBody::Call(_) => "fc",
         };
-        Self { id: format!("{prefix}_{id}_{index}"), index, status: ItemStatus::Open, body }
+        Self { id: format!("{prefix}_{id}_{index}"), index, status: ItemStatus::Open, body, phase: None }
+    }
+
+    /// Sets the phase of a message.
+    pub(super) fn with_phase(self, phase: Option<MessagePhase>) -> Self {
+        Self { phase, ..self }
     }
 
     /// Returns true if the start of another item may close this item. A call whose arguments are incomplete remains
@@ -326,11 +333,11 @@ impl OutputItem {
         out.extend_from_slice(self.id.as_bytes());
         match &self.body {
             ItemBody::Message(parts) => {
-                let _ = write!(
-                    out,
-                    r#"","type":"message","status":"{}","role":"assistant","content":["#,
-                    self.status.name()
-                );
+                let _ = write!(out, r#"","type":"message","status":"{}","#, self.status.name());
+                if let Some(phase) = self.phase {
+                    let _ = write!(out, r#""phase":"{}","#, phase.name());
+                }
+                out.extend_from_slice(br#""role":"assistant","content":["#);
                 for (at, part) in parts.iter().enumerate() {
                     if at > 0 {
                         out.push(b',');

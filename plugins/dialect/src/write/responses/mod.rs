@@ -14,7 +14,7 @@ mod replay;
 pub(crate) use buffered::translate_buffered;
 pub use replay::{ReplayPieces, ResponseReplay};
 
-use crate::event::{AnswerEvent, EscapedText};
+use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::write::ResponseIdentity;
 use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
@@ -37,6 +37,8 @@ pub struct ResponsesStreamWriter {
     events: EventSequence,
     has_started: bool,
     items: Vec<OutputItem>,
+    /// Phase of the message that the next text starts.
+    next_message: Option<Option<MessagePhase>>,
     finish_reason: Option<FinishReason>,
 }
 
@@ -50,6 +52,7 @@ impl ResponsesStreamWriter {
             events: EventSequence::default(),
             has_started: false,
             items: Vec::new(),
+            next_message: None,
             finish_reason: None,
         }
     }
@@ -75,7 +78,11 @@ impl ResponsesStreamWriter {
 
     fn open_item(&mut self, body: ItemBody, out: &mut Vec<u8>) {
         self.close_finished(out);
-        let item = OutputItem::new(&self.frame.id, self.items.len(), body);
+        let phase = match &body {
+            ItemBody::Message(_) => self.next_message.take().flatten(),
+            ItemBody::Reasoning { .. } | ItemBody::Call(_) => None,
+        };
+        let item = OutputItem::new(&self.frame.id, self.items.len(), body).with_phase(phase);
         item.write_added(&mut self.events, out);
         self.items.push(item);
     }
@@ -96,7 +103,7 @@ impl ResponsesStreamWriter {
         if text.is_empty() && logprobs.is_none() {
             return;
         }
-        if self.open_last(fits).is_none() {
+        if self.next_message.is_some() || self.open_last(fits).is_none() {
             self.open_item(ItemBody::Message(Vec::new()), out);
         }
         if let Some(item) = self.items.last_mut() {
@@ -212,6 +219,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
                 self.write_arguments(*tool, fragment, out)
             }
             AnswerEvent::Finish { reason, .. } => self.finish_reason = Some(*reason),
+            AnswerEvent::MessageStart { phase, .. } => self.next_message = Some(*phase),
             AnswerEvent::Start
             | AnswerEvent::Usage(_)
             | AnswerEvent::Energy(_)
@@ -231,6 +239,10 @@ impl super::DialectWriter for ResponsesStreamWriter {
     }
 
     fn shows_reasoning(&self) -> bool {
+        true
+    }
+
+    fn has_messages(&self) -> bool {
         true
     }
 
