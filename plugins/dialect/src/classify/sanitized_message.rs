@@ -21,18 +21,21 @@ const MIN_MEDIA_BYTES: usize = 4096;
 const ELLIPSIS: &str = "…";
 
 /// Common words of error messages, which reveal nothing about a request.
-const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed also an and any are argument arguments array as \
- assistant at available bad base64 be been before being body boolean both but by call calls can cannot character characters \
- choice code complete completion contain contains content context conversation could count current default did does \
- duplicate each either empty encountered error errors exactly exceed exceeded exceeds expected failed false field fields \
- file first following for format found from function functions given got greater had has have header id if image images \
- in index input invalid is it item items its json key keys last least length less limit list long longer many max maximum \
- may message messages method min minimum missing model more most must name names no non none not null number object of on \
- one only optional or order other out output parameter parameters parse part parts please prompt property provided \
- provider range reached reason received request required response result results role roles same schema sequence set \
- should size small smaller so some string supported supports system template text than that the their then there this to \
- token tokens too tool tools true two type types unexpected unknown unsupported use used user valid value values was were \
- when which while with within without would your you ";
+const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed also an and any are argument \
+    arguments array as assistant at audio available bad base64 be been before being body boolean both but by call \
+    calls can cannot character characters choice code complete completion contain contains content context \
+    conversation could count current default did document documents does duplicate each either empty encountered \
+    engine error errors exactly exceed exceeded exceeds exist exists expected failed false field fields file first \
+    following for format formats found from function functions given got greater had has have header higher id if \
+    image images in index input instructions invalid is it item items its json key keys language languages last \
+    least length less limit list long longer lower many max maximum may message messages method min minimum minute \
+    missing model more most must name names no non none not null number object of on one only optional or order \
+    other out output parameter parameters parse part parts please prompt property provided provider quality queries \
+    query range reached reason received request required response result results role roles same schema seconds \
+    sequence set short should size sizes small smaller so some speed string style supported supports system template \
+    text than that the their then there this to token tokens too tool tools true two type types unexpected unknown \
+    unsupported use used user valid value values voice voices was were when which while with within without would \
+    you your ";
 
 /// Returns the sanitized message of an error body; `None` if no word of it remains.
 pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
@@ -166,15 +169,46 @@ fn is_bidirectional(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare.
+/// Members at the top of a request whose values are words of an API and no free text.
+const WORD_MEMBERS: &[&str] = &[
+    "background",
+    "encoding_format",
+    "lang_code",
+    "language",
+    "output_format",
+    "quality",
+    "reasoning_effort",
+    "response_format",
+    "size",
+    "stream_format",
+    "style",
+    "task_type",
+    "voice",
+];
+/// Maximum bytes of such a value.
+const MAX_WORD_BYTES: usize = 32;
+
+/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare. The names of
+/// members at the top are no texts, and neither are the words in [`WORD_MEMBERS`].
 fn request_texts(request: &[u8]) -> Option<String> {
     let mut out = String::new();
-    let mut at = 0;
+    let (mut at, mut depth) = (0, 0_usize);
+    let mut member: &[u8] = b"";
     while let Some(found) = request.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
         let start = at + found;
+        depth = depth_after(depth, request.get(at..start).unwrap_or_default());
         let Some(end) = json::string_end(request, start) else { break };
         at = end;
         let inside = request.get(start + 1..end - 1).unwrap_or_default();
+        let is_key = request.get(end..).unwrap_or_default().trim_ascii_start().first() == Some(&b':');
+        if depth == 1 && is_key && is_word(inside) {
+            member = inside;
+            continue;
+        }
+        let is_of_api = WORD_MEMBERS.iter().any(|name| name.as_bytes() == member) && is_word(inside);
+        if depth == 1 && !is_key && is_of_api {
+            continue;
+        }
         let is_media = inside.len() > MIN_MEDIA_BYTES
             && !inside.get(..MIN_MEDIA_BYTES).is_some_and(|head| head.contains(&b' '));
         if is_media {
@@ -187,6 +221,21 @@ fn request_texts(request: &[u8]) -> Option<String> {
         out.push('\n');
     }
     Some(out)
+}
+
+/// Returns the depth of JSON after a text between two strings.
+fn depth_after(depth: usize, between: &[u8]) -> usize {
+    between.iter().fold(depth, |depth, byte| match byte {
+        b'{' | b'[' => depth + 1,
+        b'}' | b']' => depth.saturating_sub(1),
+        _ => depth,
+    })
+}
+
+/// Returns true for a single word.
+fn is_word(text: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !text.is_empty() && text.len() <= MAX_WORD_BYTES && text.iter().all(is_part)
 }
 
 /// Returns true if a word of the message may be passed on.
@@ -222,9 +271,16 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     if number {
         return core.matches('.').count() < 2;
     }
-    let mixed = digits && length > 4;
+    let mixed = digits && length > 4 && !is_size(core);
     let is_common = !odd && !word.starts_with('/') && is_neutral(&core.to_lowercase());
     field || is_common || !(odd || address || host || dotted || mixed || length > 32)
+}
+
+/// Returns true for the width and height of an image, such as `1024x768`.
+fn is_size(word: &str) -> bool {
+    let is_side =
+        |side: &str| (1..=5).contains(&side.len()) && side.bytes().all(|byte| byte.is_ascii_digit());
+    word.split_once('x').is_some_and(|(width, height)| is_side(width) && is_side(height))
 }
 
 /// Maximum digits of a number that is passed on. A longer one may be that of an account.
