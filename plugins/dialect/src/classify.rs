@@ -109,7 +109,7 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 
 /// Classifies an error object inside a successful response. The error is a client error only if it is about the context
 /// window or refused content; [`classify_in_band_error`] adds the numbers of the model, and decides with the request
-/// about other errors. An error that states a timeout gets the kind of that status.
+/// about other errors. An error that states a timeout or a rate limit gets the kind of that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
     let error = if about.is_window_exceeded() || about.is_content_refused() {
@@ -119,7 +119,7 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
             // A status of 408 would mean that the request was not processed; here it may have been, so the error
             // becomes a 504.
             408 => UpstreamErrorKind::Status(504),
-            status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
+            status if status == 429 || is_timeout_status(status) => UpstreamErrorKind::Status(status),
             _ => UpstreamErrorKind::InBandError,
         };
         UpstreamError::new(kind)

@@ -152,9 +152,23 @@ pub(super) fn in_band_status(body: &[u8]) -> u16 {
         };
         (400..600).contains(&status).then_some(status)
     });
-    let kind = || error.get("type").and_then(Value::as_str).unwrap_or_default();
-    stated.unwrap_or_else(|| if CLIENT_ERROR_TYPES.contains(&kind()) { 400 } else { 500 })
+    let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    stated.unwrap_or_else(|| match word("type") {
+        _ if ["code", "type"].iter().any(|name| RATE_LIMIT_WORDS.contains(&word(name))) => 429,
+        kind if CLIENT_ERROR_TYPES.contains(&kind) => 400,
+        _ => 500,
+    })
 }
+
+/// Codes and types of error objects that state a rate limit.
+const RATE_LIMIT_WORDS: [&str; 6] = [
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "rate_limit_reached",
+    "rate_limited",
+    "RateLimitError",
+    "too_many_requests",
+];
 
 /// Types of error objects that blame the request.
 const CLIENT_ERROR_TYPES: [&str; 6] = [

@@ -25,12 +25,29 @@ fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
     }
     for provider in [
         r#"{"error":{"message":"temperature must be between 0 and 1","code":500}}"#,
-        r#"{"error":{"message":"slow down","code":429}}"#,
         r#"{"error":{"message":"bad key","code":401}}"#,
         r#"{"error":"overloaded"}"#,
         "",
     ] {
         assert_eq!(kind(provider).0, UpstreamErrorKind::InBandError, "{provider}");
+    }
+}
+
+#[test]
+fn an_error_inside_a_good_answer_that_states_a_rate_limit_is_one() {
+    for body in [
+        r#"{"error":{"message":"slow down","code":429}}"#,
+        r#"{"code":"rate_limit_exceeded","message":"Rate limit reached for the model."}"#,
+        r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#,
+    ] {
+        let error = classify_in_band(body.as_bytes());
+        assert_eq!(
+            (error.kind, error.kind.name()),
+            (UpstreamErrorKind::Status(429), "rate_limited"),
+            "{body}"
+        );
+        let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+        assert_eq!(error.kind, UpstreamErrorKind::Status(429), "{body}");
     }
 }
 
