@@ -2,6 +2,7 @@
 
 use crate::model::{CatalogModel, CatalogPrice};
 use crate::object::JsonObject;
+use penstock_core::{ModelKind, WorkUnit};
 use rust_decimal::Decimal;
 
 /// Level of detail of an item: with or without `_meta`.
@@ -29,12 +30,13 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     object.add_texts("output_modalities", &model.output_modalities);
     object.add_json("capabilities", &capabilities(model));
     object.add_json("context_length", &model.context_length.to_string());
-    object.add_json("max_output_tokens", &most.to_string());
+    let most = if model.kind.is_generator() { most.to_string() } else { "null".to_owned() };
+    object.add_json("max_output_tokens", &most);
     match reasoning(model) {
         Some(kind) => object.add_text("reasoning_type", kind),
         None => object.add_json("reasoning_type", "null"),
     }
-    object.add_json("pricing", &pricing(model.price.as_ref()));
+    object.add_json("pricing", &pricing(model.kind, model.price.as_ref()));
     object.finish()
 }
 
@@ -44,7 +46,7 @@ fn capabilities(model: &CatalogModel) -> String {
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
     let mut object = JsonObject::new();
-    object.add_bool("streaming", chat);
+    object.add_bool("streaming", chat || model.kind == ModelKind::Speech);
     object.add_bool("function_calling", takes("tools"));
     object.add_bool("vision", chat && reads("image"));
     object.add_bool("structured_output", formats || takes("structured_outputs"));
@@ -69,15 +71,25 @@ fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     }
 }
 
-/// Returns the prices per million tokens; `null` for an unknown price.
-fn pricing(price: Option<&CatalogPrice>) -> String {
+/// Returns the prices in the unit of the kind; `null` for an unknown price and for tokens that are not charged.
+fn pricing(kind: ModelKind, price: Option<&CatalogPrice>) -> String {
     let cost = |price: Option<Decimal>| {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())
     };
+    let unit = kind.spec().unit;
+    let input = price.filter(|_| matches!(unit, WorkUnit::GeneratedTokens | WorkUnit::InputTokens));
+    let output = price.filter(|_| unit == WorkUnit::GeneratedTokens);
     let mut object = JsonObject::new();
-    object.add_json("input_cost_per_million_eur", &cost(price.map(|price| price.input)));
-    object.add_json("output_cost_per_million_eur", &cost(price.map(|price| price.output)));
-    object.add_json("cache_read_cost_per_million_eur", &cost(price.map(|price| price.cached_input)));
+    object.add_json("input_cost_per_million_eur", &cost(input.map(|price| price.input)));
+    object.add_json("output_cost_per_million_eur", &cost(output.map(|price| price.output)));
+    object.add_json("cache_read_cost_per_million_eur", &cost(input.map(|price| price.cached_input)));
+    match unit {
+        WorkUnit::GeneratedTokens | WorkUnit::InputTokens => {}
+        WorkUnit::Images => object.add_json("cost_per_image_eur", &cost(price.and_then(|price| price.image))),
+        WorkUnit::AudioSeconds => {
+            object.add_json("cost_per_minute_eur", &cost(price.and_then(|price| price.minute)));
+        }
+    }
     object.add_text("currency", "EUR");
     object.finish()
 }

@@ -170,6 +170,7 @@ fn meta_describes_a_model_and_its_cost() {
             (&meta["type"], &meta["capabilities"]["streaming"]),
             (&json!(word), &json!(kind == ModelKind::Chat))
         );
+        assert_eq!(meta["max_output_tokens"].is_null(), kind != ModelKind::Chat, "{word}");
         assert_eq!(meta["capabilities"]["function_calling"], kind == ModelKind::Chat);
     }
 }
@@ -181,4 +182,33 @@ fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
     assert_eq!(owner(llama()), "meta");
     assert_eq!(owner(CatalogModel::new("plain")), "penstock");
     assert_eq!(owner(CatalogModel { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");
+}
+
+#[test]
+fn meta_has_the_price_of_the_kind_s_own_unit() {
+    let pricing = |kind: ModelKind, price: CatalogPrice| {
+        let model = CatalogModel { kind, price: Some(price), ..llama() };
+        json(&serialize_item(&model, "", ItemDetail::Meta))["_meta"].take()
+    };
+    let tokens =
+        CatalogPrice { input: 2.into(), output: 3.into(), cached_input: 1.into(), ..CatalogPrice::default() };
+    let minute = CatalogPrice { minute: Some(4.into()), ..CatalogPrice::default() };
+    let image = CatalogPrice { image: Some(5.into()), ..CatalogPrice::default() };
+    for (kind, price, input, output, unit) in [
+        (ModelKind::Chat, tokens, json!(2), json!(3), ""),
+        (ModelKind::Embedding, tokens, json!(2), Value::Null, ""),
+        (ModelKind::Moderation, CatalogPrice::default(), json!(0), Value::Null, ""),
+        (ModelKind::Speech, minute, Value::Null, Value::Null, "cost_per_minute_eur"),
+        (ModelKind::Transcription, minute, Value::Null, Value::Null, "cost_per_minute_eur"),
+        (ModelKind::Image, image, Value::Null, Value::Null, "cost_per_image_eur"),
+    ] {
+        let meta = pricing(kind, price);
+        let costs = &meta["pricing"];
+        assert_eq!(costs["input_cost_per_million_eur"], input, "{kind:?}");
+        assert_eq!(costs["output_cost_per_million_eur"], output, "{kind:?}");
+        for name in ["cost_per_minute_eur", "cost_per_image_eur"] {
+            assert_eq!(costs.get(name).is_some_and(Value::is_number), name == unit, "{kind:?}: {name}");
+        }
+    }
+    assert_eq!(pricing(ModelKind::Speech, minute)["capabilities"]["streaming"], true);
 }
