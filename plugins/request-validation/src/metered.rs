@@ -1,7 +1,7 @@
 //! Validation of requests whose body is forwarded unchanged: speech and moderation.
 
 use crate::body::{RootObject, validate_body};
-use crate::field_path::PathStyle;
+use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
 use crate::members::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS, refuse_listed};
@@ -91,7 +91,8 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     })
 }
 
-/// Validates a request with `input`, a text or texts, for a model of this kind, such as one of `/v1/moderations`.
+/// Validates a request with `input`, a text or texts, for a model of this kind, such as one of `/v1/moderations`;
+/// `default` is the model of a request without `model`. A part of the type `text` is a text.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -99,11 +100,13 @@ pub fn validate_texts(
     body: Bytes,
     limits: &RequestLimits,
     kind: ModelKind,
+    default: Option<&str>,
 ) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model(&top)?;
+    let model = scalars::model_or(&top, default)?;
+    refuse_listed(&top, REFUSED_MODERATION_MEMBERS)?;
     let path = top.path("input");
     const EXPECTED: &str = "a string or an array of strings";
     let input = read::required(top.get("input"), &path, EXPECTED)?;
@@ -113,9 +116,7 @@ pub fn validate_texts(
         let text = |(index, item): (usize, JsonValue<'_>)| {
             let path = path.index(index);
             if item.is_object() {
-                return Err(
-                    path.unsupported("expected a string; parts of images and texts are not supported")
-                );
+                return read_text_part(item, &path);
             }
             read::string(item, &path).map(|item| item.range())
         };
@@ -149,4 +150,15 @@ pub fn validate_texts(
             InferenceTask::Passthrough(task),
         )
     })
+}
+
+/// Returns the byte range of the text of a part.
+fn read_text_part(part: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
+    let [kind, text] = read::object(part, at, ["type", "text"])?;
+    let path = at.key("type");
+    if !read::string(read::required(kind, &path, "\"text\"")?, &path)?.equals_text("text") {
+        return Err(path.unsupported("only parts of the type \"text\" are supported"));
+    }
+    let path = at.key("text");
+    Ok(read::string(read::required(text, &path, "a string")?, &path)?.range())
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 type Validate = fn(Bytes, &RequestLimits) -> Result<InferenceRequest, ApiError>;
 
 fn moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    validate_texts(body, limits, ModelKind::Moderation)
+    validate_texts(body, limits, ModelKind::Moderation, None)
 }
 
 fn check(validate: Validate, body: &Value) -> Result<PassthroughTask, String> {
@@ -92,10 +92,17 @@ fn moderation_takes_a_text_or_texts() {
         |input: Value| check(moderation, &json!({"model": "m", "input": input})).map(|task| task.texts.len());
     assert_eq!(texts(json!("a")), Ok(1));
     assert_eq!(texts(json!(["a", "b"])), Ok(2));
+    assert_eq!(texts(json!([{"type": "text", "text": "a"}, "b"])), Ok(2));
+    let body = Bytes::from_static(br#"{"input":[{"type":"text","text":"a"}]}"#);
+    let ask = validate_texts(body, &RequestLimits::default(), ModelKind::Moderation, Some("d")).unwrap();
+    let InferenceTask::Passthrough(task) = &ask.task else { panic!() };
+    assert_eq!((&*ask.model, &task.texts[..]), ("d", &[Bytes::from_static(b"\"a\"")][..]));
     for (input, message) in [
         (json!([]), "input: expected at least one text"),
         (json!([1]), "input[0]: expected a string, got a number"),
-        (json!([{"type": "text", "text": "a"}]), "input[0]: "),
+        (json!([{"type": "image_url", "image_url": {"url": "x"}}]), "input[0].type: only parts of the type"),
+        (json!([{"text": "a"}]), "input[0].type: expected \"text\", but it is missing"),
+        (json!([{"type": "text", "text": 5}]), "input[0].text: expected a string, got a number"),
         (json!({}), "input: expected a string or an array of strings, got an object"),
     ] {
         let got = texts(input).unwrap_err();

@@ -21,6 +21,10 @@ pub struct DefaultModelsConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "model-id"), example = &"flux.1-dev")]
     pub images: Option<String>,
+    /// Id of the model for `/v1/moderations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "model-id"), example = &"llama-guard-3-8b")]
+    pub moderations: Option<String>,
 }
 
 /// A model of the catalogue.

@@ -214,6 +214,11 @@ impl SettingsResolver<'_> {
         DefaultModelIds {
             count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindConfig(ModelKind::Chat)),
             images: of(&defaults.images, "images", raw::ModelKindConfig(ModelKind::Image)),
+            moderations: of(
+                &defaults.moderations,
+                "moderations",
+                raw::ModelKindConfig(ModelKind::Moderation),
+            ),
         }
     }
 

@@ -239,6 +239,8 @@ pub struct DefaultModelIds {
     pub count_tokens: Option<Box<str>>,
     /// Default model of requests to `/v1/images/generations`.
     pub images: Option<Box<str>>,
+    /// Default model of requests to `/v1/moderations`.
+    pub moderations: Option<Box<str>>,
 }
 
 /// Footprint data in answers.

@@ -327,6 +327,12 @@ fn a_default_model_is_there_and_does_the_work() {
         "a model for chat",
         "a model for image",
     );
+    tells(
+        &with("[default_models]\nmoderations = \"m1\"", "", "", ""),
+        "default_models.moderations",
+        "a model for chat",
+        "a model for moderation",
+    );
     let settings = load(&with("[default_models]\ncount_tokens = \"m1\"", "", "", "")).unwrap().settings;
     assert_eq!(settings.default_models.count_tokens.as_deref(), Some("m1"));
 }

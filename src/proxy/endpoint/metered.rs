@@ -60,7 +60,10 @@ pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
         &[(200, &[(JSON, "Moderation")])],
     )
     .with_body(JSON, "ModerationRequest"),
-    parse: |body, live| validation::validate_texts(body, &live.admission, ModelKind::Moderation),
+    parse: |body, live| {
+        let default = live.settings.default_models.moderations.as_deref();
+        validation::validate_texts(body, &live.admission, ModelKind::Moderation, default)
+    },
 };
 
 impl Endpoint for MeteredEndpoint {

@@ -16,7 +16,7 @@ pub fn check(bytes: &[u8]) {
         validate_embeddings(body.clone(), &limits),
         validate_rerank(body.clone(), &limits),
         validate_speech(body.clone(), &limits),
-        validate_texts(body.clone(), &limits, ModelKind::Moderation),
+        validate_texts(body.clone(), &limits, ModelKind::Moderation, None),
         validate_images(body, &limits),
     ];
     let abilities = abilities(choice);
