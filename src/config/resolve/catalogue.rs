@@ -121,6 +121,7 @@ impl SettingsResolver<'_> {
         self.check_parameters(raw.supported_parameters.as_deref(), kind, true, spot);
         let usual = Tariff { eur_per_kwh, billing: convert_billing(raw.billing), ..Tariff::default() };
         let tariff = merge_tariff(&raw.price, &usual);
+        self.check_model_entries(raw, &tariff, spot);
         let later = self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| tariff);
         Some(ModelSettings {
             card: catalog_model(raw, kind, &tariff),

@@ -20,6 +20,7 @@ mod offer;
 mod oidc;
 mod origins;
 mod parameters;
+mod plausibility;
 mod presets;
 mod provider;
 mod secrets;

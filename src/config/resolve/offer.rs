@@ -33,6 +33,7 @@ impl SettingsResolver<'_> {
                 }
                 self.check_offer_dialects(written, offer, &spot);
                 if let (Some(model), Some(provider)) = (by_id.get(offer.model.as_str()), provider) {
+                    self.check_offer_use(offer, model, provider, &spot);
                     found
                         .extend(self.resolve_offer(offer, found.len(), model, provider, &spot).map(Arc::new));
                 }

@@ -52,6 +52,26 @@ const OTHER_PARAMETERS: &[&str] = &[
     "width",
 ];
 
+/// Parameters that only models which generate text take.
+const GENERATOR_PARAMETERS: &[&str] = &[
+    "frequency_penalty",
+    "include_reasoning",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning",
+    "reasoning_effort",
+    "stop",
+    "structured_outputs",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+];
+
 /// Price in EUR per million tokens below which the written price is probably the price of a single token.
 const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
@@ -88,6 +108,11 @@ impl SettingsResolver<'_> {
             let engine = find_parameter(name);
             if engine.is_some_and(|parameter| parameter.effect == ParameterEffect::Private) {
                 let why = "This parameter is never sent to a provider, so the entry has no effect.";
+                self.report_warning(&spot.list_element(index), why, "Remove it.");
+                continue;
+            }
+            if !kind.is_generator() && GENERATOR_PARAMETERS.contains(&name.as_str()) {
+                let why = format!("Models for {} do not take it, so the entry has no effect.", kind.name());
                 self.report_warning(&spot.list_element(index), why, "Remove it.");
                 continue;
             }

@@ -62,7 +62,7 @@ impl SettingsResolver<'_> {
     ) -> Option<Provider> {
         let location = self.resolve_location(raw, spot);
         let base = self.resolve_base_url(&raw.base_url, &spot.child("base_url"));
-        self.check_base_path(base.as_ref(), &spot.child("base_url"));
+        self.check_provider_paths(raw, base.as_ref(), spot);
         let api_key = match &raw.api_key {
             Some(reference) => self.read_secret(reference, &spot.child("api_key")).map(Some),
             None => Some(None),
@@ -105,17 +105,6 @@ impl SettingsResolver<'_> {
             image_hosts: image_hosts?,
             headers: headers?,
         })
-    }
-
-    /// Warns about a base URL without a path.
-    fn check_base_path(&mut self, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
-        if base.is_some_and(|base| base.path_prefix.is_empty()) {
-            self.report_warning(
-                spot,
-                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
-                "Add `/v1`, unless this provider has none.",
-            );
-        }
     }
 
     /// Warns about CA certificates that are not used, because the base URL is `http`.

@@ -7,6 +7,7 @@ mod defaults;
 mod forms;
 mod including;
 mod mistakes;
+mod plausibility;
 mod proven;
 mod secrets;
 

@@ -1,0 +1,104 @@
+//! Warnings about entries that are valid and have no effect, or not the one that their author expects.
+
+use super::super::raw;
+use super::super::settings::{BaseUrl, ModelSettings, Provider};
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+use super::provider::convert_dialects;
+use penstock_core::ModelKind;
+use penstock_pricing::Tariff;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds from 1970 to the year 2100. A later creation time is written in milliseconds.
+const YEAR_2100: u64 = 4_102_444_800;
+/// Seconds by which clocks may differ.
+const CLOCK_TOLERANCE: u64 = 24 * 3600;
+
+impl SettingsResolver<'_> {
+    /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that repeats
+    /// the end of the base URL.
+    pub fn check_provider_paths(&mut self, raw: &raw::Provider, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
+        let Some(base) = base else { return };
+        let path = &*base.path_prefix;
+        if path.is_empty() {
+            self.report_warning(
+                &spot.child("base_url"),
+                "It has no path, so the gateway requests `/chat/completions` at its root; most engines serve `/v1/chat/completions`.",
+                "Add `/v1`, unless this provider has none.",
+            );
+        }
+        let (before, version) = path.rsplit_once('/').unwrap_or_default();
+        if version.is_empty() {
+            return;
+        }
+        if before.rsplit('/').next() == Some(version) {
+            let why = format!("Its path has `/{version}` twice, which no provider serves.");
+            self.report_warning(&spot.child("base_url"), why, format!("Write `/{version}` once."));
+        }
+        let check = raw.health.as_ref().map(|health| health.path.as_str()).unwrap_or_default();
+        let repeated = check.strip_prefix('/').and_then(|rest| rest.strip_prefix(version));
+        if let Some(rest) = repeated.filter(|rest| rest.starts_with('/')) {
+            let why = format!("It follows the path of `base_url`, so checks go to `{path}{check}`.");
+            self.report_warning(&spot.child("health").child("path"), why, format!("Write \"{rest}\"."));
+        }
+    }
+
+    /// Warns about a creation time, a price and a pattern that are probably not meant.
+    pub fn check_model_entries(&mut self, raw: &raw::ModelConfig, tariff: &Tariff, spot: &KeyPath<'_>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_secs());
+        if raw.created > YEAR_2100 {
+            let fix = format!("Write seconds: {}.", raw.created / 1000);
+            self.report_warning(&spot.child("created"), "It is a time in milliseconds.", fix);
+        } else if raw.created > now.saturating_add(CLOCK_TOLERANCE) {
+            let fix = "Write the seconds from 1970 to the release of the model.";
+            self.report_warning(&spot.child("created"), "It is a time in the future.", fix);
+        }
+        self.check_cached_price(tariff, &spot.child("price"));
+        for (index, _) in raw.aliases.iter().enumerate().filter(|(_, alias)| *alias == "*") {
+            self.report_warning(
+                &spot.child("aliases").list_element(index),
+                "It matches every name, so this model answers requests with a misspelled one.",
+                "Write a pattern with letters, such as \"claude-*\".",
+            );
+        }
+    }
+
+    /// Warns about cached input that costs more than other input.
+    fn check_cached_price(&mut self, tariff: &Tariff, spot: &KeyPath<'_>) {
+        if let (Some(cached), Some(input)) = (tariff.cached_input, tariff.input)
+            && cached > input
+        {
+            let why = format!("It is more than the price of other input, {}.", input.normalize());
+            let fix = format!("Write at most {}.", input.normalize());
+            self.report_warning(&spot.child("cached_input"), why, fix);
+        }
+    }
+
+    /// Warns about settings of an offer that its model or its dialects do not use.
+    pub fn check_offer_use(
+        &mut self,
+        raw: &raw::OfferConfig,
+        model: &ModelSettings,
+        provider: &Provider,
+        spot: &KeyPath<'_>,
+    ) {
+        if raw.price.cached_input.is_some() || raw.price.input.is_some() {
+            let tariff = super::catalogue::merge_tariff(&raw.price, &model.tariff);
+            self.check_cached_price(&tariff, &spot.child("price"));
+        }
+        let kind = model.kind.name();
+        if raw.completions && model.kind != ModelKind::Chat {
+            let why = format!("Text completions need a model for chat, and this is one for {kind}.");
+            self.report_warning(&spot.child("completions"), why, "Take it out.");
+        }
+        let own = raw.dialects.as_ref().map(|dialects| convert_dialects(dialects));
+        let dialects = own.as_ref().unwrap_or(&provider.dialects);
+        if raw.continuation.is_some() && !dialects.iter().any(|dialect| dialect.spec().continues_messages) {
+            self.report_warning(
+                &spot.child("continuation"),
+                "No dialect of this offer continues an answer, so it has no effect.",
+                "Take it out, or add \"chat\" to `dialects` if the provider speaks it.",
+            );
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Warnings about entries that are valid and probably not meant.
+
+use super::{load, with};
+
+/// Returns the keys and the remedies of the warnings about these keys.
+fn warnings(text: &str, about: &str) -> Vec<String> {
+    let loaded = load(text).unwrap_or_else(|found| panic!("{text}: {:?}", found.mistakes));
+    let found = loaded.warnings.into_iter().filter(|warning| warning.key.ends_with(about));
+    found.map(|warning| format!("{} {}", warning.reason, warning.remedy)).collect()
+}
+
+/// Checks that one warning about a key has these words, and that the other text has none.
+fn warns(text: &str, about: &str, words: &[&str], without: &str) {
+    let found = warnings(text, about);
+    assert_eq!(found.len(), 1, "{text}: {found:?}");
+    for word in words {
+        assert!(found[0].contains(word), "{word}: {}", found[0]);
+    }
+    assert_eq!(warnings(without, about), [""; 0], "{without}");
+}
+
+#[test]
+fn a_path_that_repeats_the_version_is_reported() {
+    let health = |path: &str| with("", "", &format!("health = {{ path = \"{path}\" }}"), "");
+    warns(&health("/v1/models"), "health.path", &["/v1/v1/models", "Write \"/models\"."], &health("/models"));
+    assert_eq!(warnings(&health("/v1x/models"), "health.path"), [""; 0]);
+    let base = |path: &str| with("", "", "", "").replace("example.eu/v1", &format!("example.eu{path}"));
+    warns(&base("/v1/v1"), "base_url", &["`/v1` twice", "Write `/v1` once."], &base("/api/v1"));
+}
+
+#[test]
+fn settings_of_an_offer_without_an_effect_are_reported() {
+    let chat = with("", "", "", "completions = true");
+    let embedding = chat.replace("kind = \"chat\"", "kind = \"embedding\"");
+    warns(&embedding, "completions", &["a model for chat", "Take it out."], &chat);
+    let continued =
+        |dialects: &str| with("", "", &format!("dialects = [{dialects}]"), "continuation = \"prefill\"");
+    warns(&continued("\"responses\""), "continuation", &["no effect"], &continued("\"responses\", \"chat\""));
+    let tools = |kind: &str| {
+        with("", "supported_parameters = [\"tools\"]", "", "")
+            .replace("kind = \"chat\"", &format!("kind = \"{kind}\""))
+    };
+    warns(&tools("embedding"), "supported_parameters[0]", &["embedding", "no effect"], &tools("chat"));
+}
+
+#[test]
+fn figures_and_patterns_that_are_not_meant_are_reported() {
+    let created = |created: u64| with("", &format!("created = {created}"), "", "");
+    let usual = created(1_721_692_800);
+    warns(&created(1_721_692_800_000), "created", &["milliseconds", "1721692800"], &usual);
+    warns(&created(4_000_000_000), "created", &["in the future"], &usual);
+    let price = |cached: &str| {
+        with("", &format!("price = {{ input = 1, cached_input = {cached}, output = 2 }}"), "", "")
+    };
+    warns(&price("1.5"), "price.cached_input", &["more than the price", "at most 1."], &price("1"));
+    let offer = |cached: &str| {
+        with("", "price = { input = 1, output = 2 }", "", &format!("price = {{ cached_input = {cached} }}"))
+    };
+    warns(&offer("3"), "price.cached_input", &["more than the price"], &offer("0.1"));
+    let alias = |alias: &str| with("", &format!("aliases = [\"{alias}\"]"), "", "");
+    warns(&alias("*"), "aliases[0]", &["every name", "claude-*"], &alias("gpt-*"));
+}
