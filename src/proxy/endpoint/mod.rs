@@ -173,7 +173,8 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
             route_table::find(endpoints(), &Method::GET, path)
                 .map_err(|_| route_table::method_not_allowed(method, &allowed))
         }
-        Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),
+        Err(RouteError::MethodNotAllowed(allowed)) => Err(unknown::unknown_action(path)
+            .unwrap_or_else(|| route_table::method_not_allowed(method, &allowed))),
     }
 }
 
@@ -200,6 +201,27 @@ mod tests {
         let refusal = find(&Method::GET, "/v1/chat/completions").err().unwrap();
         assert_eq!(refusal.code, ErrorCode::MethodNotAllowed);
         assert_eq!(refusal.details.get("allow").unwrap(), "POST");
+    }
+
+    #[test]
+    fn an_action_of_another_service_is_not_taken_for_an_id() {
+        let code = |method: Method, path: &str| find(&method, path).err().unwrap();
+        let compact = code(Method::POST, "/v1/responses/compact");
+        assert!(
+            compact.code == ErrorCode::NotFound && compact.message.contains("not offered"),
+            "{compact:?}"
+        );
+        for path in ["/v1/responses/resp_1/foo", "/v1/batches/b_1/foo", "/v1/files/f_1/foo/bar"] {
+            assert_eq!(code(Method::POST, path).code, ErrorCode::NotFound, "{path}");
+        }
+        for (method, path) in [
+            (Method::POST, "/v1/responses/resp_1"),
+            (Method::PUT, "/v1/responses/resp_1/cancel"),
+            (Method::POST, "/v1/models/org/model"),
+            (Method::POST, "/v1/files/f_1/content"),
+        ] {
+            assert_eq!(code(method, path).code, ErrorCode::MethodNotAllowed, "{path}");
+        }
     }
 
     #[test]

@@ -63,6 +63,32 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("organization", "Administration is not offered at this address."),
 ];
 
+/// Paths of other services that look like the id of an object of this API, each with the sentence of its refusal.
+const ACTIONS_NOT_OFFERED: &[(&str, &str)] = &[(
+    "/v1/responses/compact",
+    "Compaction of conversations is not offered; ask for a summary at /v1/responses.",
+)];
+
+/// Returns the 404 of a path that has an endpoint for other methods only, if it is an action of another service, or
+/// names something below an object whose ids have no slashes.
+pub(super) fn unknown_action(path: &str) -> Option<ApiError> {
+    if let Some((_, sentence)) = ACTIONS_NOT_OFFERED.iter().find(|(action, _)| *action == path) {
+        return Some(ApiError::with_message(ErrorCode::NotFound, *sentence));
+    }
+    let is_below_object = |pattern: &&str| {
+        // Ids of models may have slashes.
+        pattern.ends_with("/*") && *pattern != "/v1/models/*"
+    };
+    let mut patterns = ENDPOINTS.iter().map(|endpoint| endpoint.path()).filter(is_below_object);
+    let is_deeper =
+        patterns.any(|pattern| route_table::match_pattern(pattern, path).is_some_and(|id| id.contains('/')));
+    let is_action = ENDPOINTS
+        .iter()
+        .map(|endpoint| endpoint.path())
+        .any(|pattern| !pattern.ends_with("/*") && route_table::match_pattern(pattern, path).is_some());
+    (is_deeper && !is_action).then(|| not_found(path))
+}
+
 /// Returns the 404 of an unknown path.
 pub(super) fn not_found(path: &str) -> ApiError {
     let segments = significant_segments(path);
