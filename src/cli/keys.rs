@@ -231,7 +231,8 @@ fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), Strin
 fn list(backend: &AdminBackend, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
     let account = account.map(|account| ("account", account));
     let all = backend.all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
-    let heading = ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "CREATED", "LAST USED", "STATE"];
+    let heading =
+        ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "STORES", "CREATED", "LAST USED", "STATE"];
     let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, unix_now())));
     output.print(&listing, || json!({ "data": all }))
 }
@@ -247,6 +248,10 @@ fn row(key: &Value, now: u64) -> Vec<String> {
         (None, Some(end)) => format!("valid until {}", format_day(end)),
         (None, None) => "valid".to_owned(),
     };
+    let stores = match key.get("store_responses").and_then(Value::as_bool) {
+        Some(true) => "responses",
+        _ => "nothing",
+    };
     vec![
         cell("id"),
         cell("name"),
@@ -254,6 +259,7 @@ fn row(key: &Value, now: u64) -> Vec<String> {
         cell("scopes"),
         models,
         format_limits(key),
+        stores.to_owned(),
         at("created").map(format_day).unwrap_or_default(),
         at("last_used").map_or_else(|| "never".to_owned(), format_day),
         state,

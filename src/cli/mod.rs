@@ -34,8 +34,8 @@ use std::process::ExitCode;
 
 const ABOUT: &str = "A gateway in front of EU providers of open-weight models.";
 const LONG: &str = "\
-A gateway in front of EU providers of open-weight models: chat completions and messages, routed by price, \
-speed or footprint. Clients do not see the failures of a provider, and every answer states its energy, carbon, \
+A gateway in front of EU providers of open-weight models: chat completions, messages, responses, completions, \
+embeddings, rerank, images, audio and moderation, routed by price, speed or footprint. Clients do not see the failures of a provider, and every answer states its energy, carbon, \
 water and cost.
 
 Without a command, it starts the demo: a gateway on 127.0.0.1:8080 with three simulated providers, and an API \

@@ -45,7 +45,9 @@ pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String
 
 /// `penstock reload`.
 pub fn reload(source: &ConfigSource) -> Result<(), String> {
-    let answer = ask(source, "POST", "/admin/reload")?;
+    let client = AdminClient::new(&admin_target(source)?);
+    let client = client.map_err(|failure| String::from(failure) + UNREACHABLE_ADVICE)?;
+    let answer = client.send("POST", "/admin/reload", None)?;
     for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
         print_stderr(&format!("warning: {warning}\n\n"));
     }
@@ -60,6 +62,10 @@ pub fn reload(source: &ConfigSource) -> Result<(), String> {
         changes_text(&answer)
     ))
 }
+
+/// Advice after a reload that did not reach the gateway.
+const UNREACHABLE_ADVICE: &str = "\nThe command reads the address and the token of the gateway from the file. If the file has another \
+    `listen.admin` or `storage.path` than the running gateway, reload it with `kill -HUP PID`; both change at the next start.";
 
 /// Formats the changes of a reload, one line for each key.
 fn changes_text(answer: &Value) -> String {
