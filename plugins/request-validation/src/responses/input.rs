@@ -54,6 +54,22 @@ pub(super) fn write_messages<'d>(
     Ok(messages.finish())
 }
 
+/// Names of the members that are read: the type, and those of [`InputItem`].
+const ITEM_MEMBERS: [&str; 12] = [
+    "type",
+    "role",
+    "content",
+    "phase",
+    "call_id",
+    "name",
+    "namespace",
+    "arguments",
+    "input",
+    "output",
+    "summary",
+    "encrypted_content",
+];
+
 /// Members of an item that are read.
 struct InputItem<'d, 'p> {
     path: &'p FieldPath<'p>,
@@ -76,20 +92,6 @@ fn write_item<'d>(
     tools: &DeclaredTools<'d>,
     messages: &mut ConversationWriter<'d, '_>,
 ) -> Result<(), ApiError> {
-    let names = [
-        "type",
-        "role",
-        "content",
-        "phase",
-        "call_id",
-        "name",
-        "namespace",
-        "arguments",
-        "input",
-        "output",
-        "summary",
-        "encrypted_content",
-    ];
     let [
         kind,
         role,
@@ -103,7 +105,7 @@ fn write_item<'d>(
         output,
         summary,
         encrypted_content,
-    ] = read::object(item, at, names)?;
+    ] = read::object(item, at, ITEM_MEMBERS)?;
     let item = InputItem {
         path: at,
         role,
