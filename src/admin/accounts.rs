@@ -4,6 +4,7 @@ use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
+use super::version::{ExpectedVersion, version_of, with_version};
 use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 /// Request members that create an account.
 pub const CREATE_MEMBERS: [&str; 3] = ["id", "name", "limits"];
 /// Request members that change an account.
-pub const CHANGE_MEMBERS: [&str; 3] = ["name", "state", "limits"];
+pub const CHANGE_MEMBERS: [&str; 4] = ["name", "state", "limits", "version"];
 /// Query parameters of the request that lists accounts.
 pub const LIST_QUERY: [&str; 2] = ["after", "limit"];
 /// Maximum length of a new account's id.
@@ -34,7 +35,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::patch(
         "/admin/accounts/{id}",
         "changeAccount",
-        "Changes an account: name, state, limits",
+        "Changes an account: name, state, limits; with `version`, only if it is unchanged",
         RouteHandler::Store(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
@@ -44,7 +45,7 @@ pub const ROUTES: &[AdminRoute] = &[
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST_QUERY)?;
     let page = vault.accounts.list(asked.query("after", &LIST_QUERY)?, limit).map_err(store_refusal)?;
-    let data: Vec<Value> = page.accounts.iter().map(account_to_json).collect();
+    let data: Vec<Value> = page.accounts.iter().map(account_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
@@ -62,7 +63,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     insert(vault, asked, &account)?;
     Ok(AdminResponse {
         status: 201,
-        answer: account_to_json(&account),
+        answer: account_json(&account),
         cache_update: CacheUpdate::Account(Box::new(account)),
     })
 }
@@ -124,7 +125,7 @@ pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiEr
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let account = vault.accounts.get(&asked.id).map_err(store_refusal)?.ok_or_else(account_not_found)?;
-    Ok(AdminResponse::ok(account_to_json(&account)))
+    Ok(AdminResponse::ok(account_json(&account)))
 }
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -134,7 +135,11 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         return Err(ApiError::invalid("state", "state has to be active or suspended."));
     }
     fields.apply_limits(&mut KeyLimits::default())?;
+    let expected = ExpectedVersion::parse(&fields)?;
     let changed = vault.accounts.change(&asked.id, |account| {
+        if !expected.matches(|| version_of(&account_to_json(account))) {
+            return None;
+        }
         let before = account_to_json(account);
         match &name {
             PatchValue::Absent => {}
@@ -151,11 +156,19 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
             .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))
     });
     let account = changed.map_err(store_refusal)?.ok_or_else(account_not_found)?;
+    expected.check("account")?;
     Ok(AdminResponse {
         status: 200,
-        answer: account_to_json(&account),
+        answer: account_json(&account),
         cache_update: CacheUpdate::Account(Box::new(account)),
     })
+}
+
+/// Returns the JSON object of an account in responses, with its version.
+pub(super) fn account_json(account: &AccountRecord) -> Value {
+    let fields = account_to_json(account);
+    let version = version_of(&fields);
+    with_version(fields, version)
 }
 
 fn is_valid_id(id: &str) -> bool {

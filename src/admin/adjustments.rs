@@ -205,6 +205,7 @@ async fn existing_entry(
         format!("The id {id} was used before, for entry {entry}: {was}; asked was {is}. Nothing was changed.")
     };
     let refusal = ApiError::with_message(ErrorCode::Conflict, sentence);
+    let refusal = if other_id { refusal.with_param("entry") } else { refusal };
     Err(refusal
         .with_detail("entry", entry)
         .with_detail("id", id)

@@ -6,15 +6,14 @@ use super::input::{PatchValue, RequestFields};
 use super::openapi::{answer_schema, page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
+use super::version::{ExpectedVersion, version_of, with_version};
 use crate::auth::account_json;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{ApiKey, KeyScopes};
-use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord, PreviousSecret, RevokeOutcome};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// Default scopes of a new key.
@@ -31,9 +30,6 @@ pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
 pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
-
-/// Number of bytes of a key's version.
-const VERSION_BYTES: usize = 8;
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
@@ -185,11 +181,9 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
-    let expected = wanted.fields.text_value("version")?.into_option();
-    let is_current = Cell::new(true);
+    let expected = ExpectedVersion::parse(&wanted.fields)?;
     let changed = vault.keys.change(&asked.id, |key| {
-        is_current.set(expected.as_ref().is_none_or(|version| *version == key_version(key)));
-        if !is_current.get() {
+        if !expected.matches(|| key_version(key)) {
             return None;
         }
         let before = key_fields(key);
@@ -198,10 +192,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         (before != after).then(|| asked.audit_entry("key.change", &key.id, changed_fields(&before, &after)))
     });
     let key = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
-    if !is_current.get() {
-        let message = "The key was changed by another request since it was read, so nothing was changed now.";
-        return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("version"));
-    }
+    expected.check("key")?;
     Ok(AdminResponse {
         status: 200,
         answer: key_json(&key),
@@ -300,11 +291,7 @@ pub fn all_keys(vault: &Stores) -> Result<Vec<Value>, ApiError> {
 /// Returns the JSON object of a key in responses, without its digests.
 #[must_use]
 pub fn key_json(record: &KeyRecord) -> Value {
-    let mut shown = key_fields(record);
-    if let Some(members) = shown.as_object_mut() {
-        members.insert("version".to_owned(), key_version(record).into());
-    }
-    shown
+    with_version(key_fields(record), key_version(record))
 }
 
 /// Returns the version of a key: a digest of everything that a request can change, and so not of its last use.
@@ -313,8 +300,7 @@ fn key_version(record: &KeyRecord) -> String {
     if let Some(members) = fields.as_object_mut() {
         members.remove("last_used");
     }
-    let digest = Sha256::digest(fields.to_string().as_bytes());
-    hex::encode(digest.iter().take(VERSION_BYTES))
+    version_of(&fields)
 }
 
 fn key_fields(record: &KeyRecord) -> Value {

@@ -31,6 +31,7 @@ mod schema;
 mod status;
 mod usage;
 pub mod users;
+mod version;
 
 use crate::config::ConfigLoader;
 use crate::console::live::stream_head;

@@ -169,7 +169,8 @@ pub(super) fn answer_schema(members: &[&str]) -> Value {
 }
 
 /// Members of an account in responses, including those that the gateway adds.
-pub(super) const ACCOUNT_MEMBERS: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
+pub(super) const ACCOUNT_MEMBERS: [&str; 8] =
+    ["id", "name", "created", "state", "limits", "version", "now", "warnings"];
 pub(super) const KEY_MEMBERS: [&str; 16] = [
     "id",
     "name",
@@ -279,8 +280,7 @@ mod tests {
             revoked: None,
         };
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let members: Vec<String> = names(&account_json::account_to_json(&account));
-        assert_eq!(members, ACCOUNT_MEMBERS[..5]);
+        assert_eq!(names(&super::super::accounts::account_json(&account)), ACCOUNT_MEMBERS[..6]);
         assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..14]);
         assert_eq!(names(&account_json::limits_to_json(&key.limits)), input::LIMIT_MEMBERS);
     }

@@ -64,7 +64,7 @@ fn account_member(name: &str) -> Option<Value> {
         "spent_today" => describe_member("string", "Credits spent since midnight, UTC."),
         "spent_this_month" => describe_member("string", "Credits spent in this calendar month, UTC."),
         "revoked" => json!({ "type": ["integer", "boolean", "null"], "description": "Time of the revocation, Unix seconds; `true` in the answer of a revocation." }),
-        "version" => describe_member("string", "Version of the key, which each change replaces. In a request that changes the key, the version that was read: if the key has another one meanwhile, the answer is 409 and nothing is changed."),
+        "version" => describe_member("string", "Version of the object, which each change replaces. In a request that changes it, the version that was read: if it has another one meanwhile, the answer is 409 and nothing is changed."),
         "already" => describe_member("boolean", "True if the key was revoked before."),
         _ => return None,
     })

@@ -5,6 +5,7 @@ use super::input::{PatchValue, RequestFields};
 use super::openapi::{list_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
+use super::version::{ExpectedVersion, version_of};
 use crate::auth::password;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -19,12 +20,13 @@ use sha2::{Digest, Sha256};
 /// Request members that create a user.
 pub const CREATE_MEMBERS: [&str; 4] = ["name", "role", "account", "password"];
 /// Request members that change a user.
-pub const CHANGE_MEMBERS: [&str; 2] = ["role", "disabled"];
+pub const CHANGE_MEMBERS: [&str; 3] = ["role", "disabled", "version"];
 /// Response members of a user.
-pub const USER_MEMBERS: [&str; 6] = ["name", "role", "account", "created", "state", "invitation_expires"];
+pub const USER_MEMBERS: [&str; 7] =
+    ["name", "role", "account", "created", "state", "invitation_expires", "version"];
 /// Response members of an invitation.
-pub const INVITATION_MEMBERS: [&str; 7] =
-    ["name", "role", "account", "created", "state", "invitation_expires", "invitation"];
+pub const INVITATION_MEMBERS: [&str; 8] =
+    ["name", "role", "account", "created", "state", "invitation_expires", "version", "invitation"];
 /// Names of roles.
 const ROLES: [(&str, UserRole); 5] = [
     ("admin", UserRole::Admin),
@@ -51,7 +53,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::patch(
         "/admin/users/{id}",
         "changeUser",
-        "Changes the role of a user, or disables the user and ends all sessions; refused for the last active administrator",
+        "Changes the role of a user, or disables the user and ends all sessions; with `version`, only if the user is unchanged; refused for the last active administrator",
         RouteHandler::Store(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
@@ -131,11 +133,12 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let role = fields.choice("role", &ROLES)?.into_option();
     let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
+    let expected = ExpectedVersion::parse(&fields)?;
     let is_other_kind = |user: &UserRecord| {
         role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
     };
     let changed = vault.users.change_unless_last(&asked.id, is_active_admin, |user| {
-        if is_other_kind(user) {
+        if is_other_kind(user) || !expected.matches(|| user_version(user)) {
             return None;
         }
         let before = user.clone();
@@ -165,9 +168,10 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         }
     };
     if is_other_kind(&changed) {
-        let expected = "role: expected a role of the same kind; a user of an account stays one, and no other becomes one";
-        return Err(ApiError::invalid("role", expected));
+        let message = "role: expected a role of the same kind; a user of an account stays one, and no other becomes one";
+        return Err(ApiError::invalid("role", message));
     }
+    expected.check("user")?;
     Ok(AdminResponse::ok(user_json(&changed, asked.now)))
 }
 
@@ -258,5 +262,11 @@ fn user_json(user: &UserRecord, now: u64) -> Value {
         "created": user.created,
         "state": state,
         "invitation_expires": invitation.map(|invitation| invitation.expires),
+        "version": user_version(user),
     })
+}
+
+/// Returns the version of a user: a digest of what a request can change, and so not of the password.
+fn user_version(user: &UserRecord) -> String {
+    version_of(&json!([user.name, user.role.name(), user.account, user.disabled]))
 }

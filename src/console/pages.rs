@@ -18,9 +18,6 @@ use std::sync::OnceLock;
 /// Number of rows on a page of a list.
 pub const PAGE_ROWS: &str = "100";
 
-/// Status of a refusal because something was changed meanwhile.
-const CONFLICT: u16 = 409;
-
 /// Definition of a page of a console site: path, title, roles, and contents.
 pub struct PageDefinition {
     /// Path; `{id}` stands for one segment.
@@ -159,7 +156,7 @@ pub async fn render(
     let loaded = if row.roles.contains(&role) { (row.load)(&context).await } else { Err(forbidden(role)) };
     let title = context.title.into_inner().unwrap_or(title);
     let (status, blocks) = match loaded {
-        Ok(blocks) => (status, with_result(before, blocks, status == CONFLICT)),
+        Ok(blocks) => (status, with_result(before, blocks)),
         Err(refusal) => {
             let notice = refusal_notice(&refusal);
             (refusal.code.spec().status, before.into_iter().chain([notice]).collect())
@@ -202,8 +199,9 @@ fn title_of(row: &PageDefinition, id: &str) -> Text {
 }
 
 /// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of the
-/// page, so that it is there only once. After a conflict it shows which stored values differ.
-fn with_result(result: Vec<Block>, mut page: Vec<Block>, is_conflict: bool) -> Vec<Block> {
+/// page, so that it is there only once. If the object was changed since the form was shown, it shows which stored values
+/// differ.
+fn with_result(result: Vec<Block>, mut page: Vec<Block>) -> Vec<Block> {
     let mut above = Vec::new();
     for mut block in result {
         let action = match &block {
@@ -215,7 +213,7 @@ fn with_result(result: Vec<Block>, mut page: Vec<Block>, is_conflict: bool) -> V
         match page.iter().position(is_same).and_then(|index| page.get_mut(index)) {
             Some(existing) => {
                 if let (Block::Form(refused), Block::Form(current)) = (&mut block, &*existing)
-                    && is_conflict
+                    && refused.has_version_conflict()
                 {
                     refused.show_stored_values(current);
                 }

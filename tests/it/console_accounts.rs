@@ -151,6 +151,72 @@ async fn the_role_of_a_user_is_changed_by_an_administrator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_an_account_or_a_user_that_another_person_changed_meanwhile_is_refused() {
+    let (_provider, running) = bench().await;
+    let mut ada = signed_in(&running, "ada", "admin").await;
+    signed_in(&running, "vic", "viewer").await;
+    let patch = async |path: &str, body: Value| {
+        running.admin().send("PATCH", path, &[], body.to_string().as_bytes()).await.status
+    };
+    for (page, form, path, mine, other, beside) in [
+        (
+            "/console/accounts/acme",
+            "change",
+            "/admin/accounts/acme",
+            ("name", "Mine"),
+            json!({"limits": {"requests_per_minute": 7}}),
+            ("requests_per_minute", "has 7 here now"),
+        ),
+        (
+            "/console/users/vic",
+            "role",
+            "/admin/users/vic",
+            ("role", "operator"),
+            json!({"role": "finance"}),
+            ("role", "has Finance: accounts, balances, grants here now"),
+        ),
+    ] {
+        let text = ada.get(page).await.text();
+        let token = between(&text, "name=\"form_token\" value=\"", "\"");
+        let version = between(&text, "name=\"version\" value=\"", "\"");
+        let mut known = other.clone();
+        known["version"] = version.as_str().into();
+        assert_eq!((patch(path, known.clone()).await, patch(path, known).await), (200, 409), "{path}");
+        let fields = [("form_token", token.as_str()), ("version", &version), mine];
+        let refused = ada.post(&format!("{page}/{form}"), &fields).await;
+        assert_eq!(refused.status, 409, "{}", refused.text());
+        let text = refused.text();
+        assert!(text.contains("was changed by another request since it was read"), "{text}");
+        let (field, expected) = beside;
+        let error = between(&text, &format!("id=\"error-{field}\">"), "<");
+        assert!(error.contains(expected), "{error}");
+        let version = between(&text, "name=\"version\" value=\"", "\"");
+        let fields = [("form_token", token.as_str()), ("version", &version), mine];
+        assert_eq!(ada.post(&format!("{page}/{form}"), &fields).await.status, 200, "{page}");
+    }
+    let stored = running.admin().get("/admin/accounts/acme").await.json();
+    assert_eq!((&stored["name"], &stored["limits"]["requests_per_minute"]), (&json!("Mine"), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_used_is_refused_beside_its_field() {
+    let (_provider, running) = bench().await;
+    let mut ada = signed_in(&running, "ada", "admin").await;
+    let token = ada.token("/console/users").await;
+    for (path, form, field, expected) in [
+        ("/console/users", [("name", "ada"), ("role", "viewer")], "name", "a user with this name already"),
+        ("/console/accounts", [("id", "acme"), ("name", "x")], "id", "an account with this id already"),
+    ] {
+        let fields: Vec<(&str, &str)> = form.into_iter().chain([("form_token", &*token)]).collect();
+        let refused = ada.post(path, &fields).await;
+        assert_eq!(refused.status, 409, "{path}");
+        let text = refused.text();
+        let error = between(&text, &format!("id=\"error-{field}\">"), "<");
+        assert!(error.contains(expected) && !text.contains("stored version"), "{path}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_is_downloaded_by_its_account_holder_only() {
     let (_provider, running) = bench().await;
     let client = running.key(&json!({"account": "acme", "scopes": ["*"]})).await;

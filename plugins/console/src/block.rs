@@ -212,6 +212,9 @@ impl Table {
     }
 }
 
+/// Hidden field with the version of the object that a form changes.
+const VERSION_FIELD: &str = "version";
+
 /// Form. It is sent with POST, or with GET if it is a query.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
@@ -256,6 +259,12 @@ impl Form {
         self
     }
 
+    /// Returns true if the form was refused because its object was changed since the form was shown.
+    #[must_use]
+    pub fn has_version_conflict(&self) -> bool {
+        self.fields.iter().any(|field| field.name == VERSION_FIELD && !field.error.is_empty())
+    }
+
     /// After a conflict with another change: shows the stored value at each field whose value differs, and takes over the
     /// hidden fields, such as the version, so that a further submission replaces what is stored now. `stored` is the form
     /// with the stored values.
@@ -264,10 +273,11 @@ impl Form {
             let Some(other) = stored.fields.iter().find(|other| other.name == field.name) else { continue };
             if field.kind == FieldKind::Hidden {
                 field.value.clone_from(&other.value);
+                field.error = Text::default();
             } else if field.value.trim() != other.value {
                 field.error = match &*other.value {
                     "" => "This field is empty now in the stored version.".into(),
-                    value => Text::with("The stored version has {0} here now.", [value.to_owned().into()]),
+                    value => Text::with("The stored version has {0} here now.", [other.kind.shown_value(value)]),
                 };
             }
         }
@@ -277,11 +287,11 @@ impl Form {
     /// Returns true if a field shows why its value was refused.
     #[must_use]
     pub fn has_error(&self) -> bool {
-        self.fields.iter().any(|field| !field.error.is_empty())
+        self.fields.iter().any(Field::shows_error)
     }
 
     fn focus_first_error(&mut self) {
-        if let Some(field) = self.fields.iter_mut().find(|field| !field.error.is_empty()) {
+        if let Some(field) = self.fields.iter_mut().find(|field| field.shows_error()) {
             field.has_focus = true;
         }
     }
@@ -321,6 +331,16 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
+    /// Returns the text that a field of this type shows for a value.
+    fn shown_value(&self, value: &str) -> Text {
+        let options = match self {
+            Self::Choice(options) => options.as_slice(),
+            _ => &[],
+        };
+        let found = options.iter().find(|(option, _)| option == value);
+        found.map_or_else(|| Text::Data(value.to_owned()), |(_, name)| name.clone())
+    }
+
     /// Creates a choice among values, each with its displayed name.
     #[must_use]
     pub fn choice(options: &[(&str, &'static str)]) -> Self {

@@ -60,6 +60,11 @@ impl Field {
         self
     }
 
+    /// Returns true if the field shows why its value was refused; a hidden field shows nothing.
+    pub(crate) fn shows_error(&self) -> bool {
+        self.kind != FieldKind::Hidden && !self.error.is_empty()
+    }
+
     /// Marks the field as required.
     #[must_use]
     pub const fn required(mut self) -> Self {

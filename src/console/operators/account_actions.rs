@@ -18,7 +18,11 @@ pub const CHANGE_ACCOUNT: ActionDefinition = ActionDefinition {
     roles: &[Admin],
     build: |request, id| {
         let name = request.field("name").trim();
-        let body = json!({ "name": (!name.is_empty()).then_some(name), "limits": limits_json(request) });
+        let mut body = fields_json(request, &["version"]);
+        if let Some(members) = body.as_object_mut() {
+            members.insert("name".to_owned(), (!name.is_empty()).then_some(name).into());
+            members.insert("limits".to_owned(), limits_json(request));
+        }
         admin_call(Method::PATCH, admin_account(id), body)
     },
     page: |_, id| account_path(id),
@@ -79,16 +83,16 @@ pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
     roles: &[Admin],
     build: |request, id| {
         let path = format!("/admin/users/{}", percent_encode(id));
-        admin_call(Method::PATCH, path, fields_json(request, &["role"]))
+        admin_call(Method::PATCH, path, fields_json(request, &["role", "version"]))
     },
-    page: |_, _| "/console/users".into(),
+    page: |_, id| format!("/console/users/{}", percent_encode(id)),
     show: |answer| {
         completion_message(
             "The user {0} has the role {1} from the next sign-in on.",
             [member_text(answer, "name"), member_text(answer, "role")],
         )
     },
-    form: Some(|request, id| user_role_form(id, request.field("role"))),
+    form: Some(|request, id| user_role_form(&json!({ "name": id, "role": request.field("role") }))),
     confirm: without_confirmation,
 };
 

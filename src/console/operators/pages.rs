@@ -208,10 +208,9 @@ async fn user(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let found = users.get("data").and_then(Value::as_array).into_iter().flatten();
     let mut found = found.filter(|user| user.get("name").and_then(Value::as_str) == Some(page.id.as_str()));
     let user = found.next().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
-    let role = user.get("role").and_then(Value::as_str).unwrap_or_default();
     Ok(vec![
         Block::Table(blocks::user_table(user)),
-        Block::Form(blocks::user_role_form(&page.id, role)),
+        Block::Form(blocks::user_role_form(user)),
         Block::Links(vec![("/console/users".to_owned(), "All users".into())]),
     ])
 }

@@ -1,6 +1,7 @@
 //! Pages of the account holders' dashboard.
 
 use super::accounts::account_tiles;
+use super::forms::version_of;
 use super::usage::{UsageView, day_table, series_order, usage_chart};
 use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
@@ -149,9 +150,8 @@ pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
     let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
-    let version = key.get("version").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
-        .with_field(Field::hidden("version", version))
+        .with_field(Field::hidden("version", version_of(key)))
         .with_field(Field::new("name", "Name").required().value(name))
         .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))

@@ -104,12 +104,18 @@ pub fn account_form(account: &Value) -> Form {
     let name = account.get("name").and_then(Value::as_str).unwrap_or_default();
     let path = format!("/console/accounts/{}/change", percent_encode(&text(account, "id")));
     Form::new(path, "Name and limits", "Save")
+        .with_field(Field::hidden("version", version_of(account)))
         .with_field(Field::new("name", "Name").value(name).help("The id if empty."))
         .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))
         .with_field(field("concurrent", "Concurrent requests"))
         .with_field(field("budget_per_day", "Credits per day"))
         .with_field(field("budget_per_month", "Credits per month"))
+}
+
+/// Returns the version of an object that a form changes; empty without one.
+pub(super) fn version_of(object: &Value) -> &str {
+    object.get("version").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Form that suspends an active account, or resumes a suspended one.
@@ -133,17 +139,20 @@ const CONSOLE_ROLES: [(&str, &str); 4] = [
 
 /// Form that changes the role of a user.
 #[must_use]
-pub fn user_role_form(name: &str, role: &str) -> Form {
-    let roles: &[(&str, &'static str)] = match role {
+pub fn user_role_form(user: &Value) -> Form {
+    let (name, role) = (text(user, "name"), text(user, "role"));
+    let roles: &[(&str, &'static str)] = match &*role {
         "account" => &[("account", "Account holder: the dashboard of one account")],
         _ => &CONSOLE_ROLES,
     };
-    Form::new(format!("/console/users/{}/role", percent_encode(name)), "Change the role", "Save").with_field(
-        Field::new("role", "Role")
-            .kind(FieldKind::choice(roles))
-            .value(role)
-            .help("All sessions of the user end; the role applies at the next sign-in."),
-    )
+    Form::new(format!("/console/users/{}/role", percent_encode(&name)), "Change the role", "Save")
+        .with_field(Field::hidden("version", version_of(user)))
+        .with_field(
+            Field::new("role", "Role")
+                .kind(FieldKind::choice(roles))
+                .value(role)
+                .help("All sessions of the user end; the role applies at the next sign-in."),
+        )
 }
 
 /// Form that invites a user.
@@ -176,4 +185,44 @@ pub fn check_configuration_form() -> Form {
 #[must_use]
 pub fn reload_form() -> Form {
     Form::new("/console/configuration/reload", "Reload the configuration from its files", "Reload")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn errors(form: &Form) -> Vec<(&'static str, String)> {
+        let shown = form.fields.iter().filter(|field| !field.error.is_empty());
+        shown.map(|field| (field.name, field.error.render(crate::Language::English).into_owned())).collect()
+    }
+
+    #[test]
+    fn a_form_of_a_changed_object_shows_the_stored_values_and_takes_over_the_version() {
+        let user = |role: &str, version: &str| json!({ "name": "eve", "role": role, "version": version });
+        let sent = [("version", "one"), ("role", "viewer")].map(|(name, value)| (name.into(), value.into()));
+        let mut refused = user_role_form(&user("viewer", ""));
+        refused.restore_values(&sent, Some(("version", "The user was changed.")));
+        assert!(refused.has_version_conflict() && !refused.has_error(), "a hidden field marks nothing");
+        refused.show_stored_values(&user_role_form(&user("finance", "two")));
+        let expected = "The stored version has Finance: accounts, balances, grants here now.";
+        assert_eq!(errors(&refused), [("role", expected.to_owned())]);
+        assert!(refused.fields.iter().any(|field| field.name == "version" && field.value == "two"));
+        assert!(refused.fields.iter().any(|field| field.name == "role" && field.value == "viewer"));
+    }
+
+    #[test]
+    fn another_refusal_of_a_form_is_no_conflict() {
+        let sent = [("name", "eve"), ("account", "acme")].map(|(name, value)| (name.into(), value.into()));
+        let mut refused = invite_user_form();
+        refused.restore_values(&sent, Some(("name", "There is a user of this name already.")));
+        assert!(refused.has_error() && !refused.has_version_conflict());
+        assert_eq!(errors(&refused), [("name", "There is a user with this name already.".to_owned())]);
+    }
+
+    #[test]
+    fn the_form_of_an_account_has_its_version() {
+        let form = account_form(&json!({ "id": "acme", "version": "v1" }));
+        assert!(form.fields.iter().any(|field| field.name == "version" && field.value == "v1"));
+    }
 }

@@ -64,6 +64,8 @@ pub(super) const ROWS: &[Translation] = &[
     ("There is no user of this name.", "Es gibt keinen Benutzer mit diesem Namen.", "Il n’y a aucun utilisateur de ce nom."),
     ("This user is disabled; enable the user first.", "Dieser Benutzer ist gesperrt; geben Sie ihn zuerst frei.", "Cet utilisateur est désactivé ; activez-le d’abord."),
     ("The key was changed by another request since it was read, so nothing was changed now.", "Der Schlüssel wurde zwischenzeitlich geändert, daher wurde jetzt nichts geändert.", "La clé a été modifiée entre-temps : rien n’a été modifié maintenant."),
+    ("The account was changed by another request since it was read, so nothing was changed now.", "Das Konto wurde zwischenzeitlich geändert, daher wurde jetzt nichts geändert.", "Le compte a été modifié entre-temps ; rien n’a donc été modifié."),
+    ("The user was changed by another request since it was read, so nothing was changed now.", "Der Benutzer wurde zwischenzeitlich geändert, daher wurde jetzt nichts geändert.", "L’utilisateur a été modifié entre-temps ; rien n’a donc été modifié."),
     ("This field is empty now in the stored version.", "In der gespeicherten Fassung ist dieses Feld jetzt leer.", "Ce champ est maintenant vide dans la version enregistrée."),
     ("The stored version has {0} here now.", "Die gespeicherte Fassung hat hier jetzt {0}.", "La version enregistrée contient maintenant {0} ici."),
     ("Please confirm", "Bitte bestätigen", "Veuillez confirmer"),

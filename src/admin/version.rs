@@ -1,0 +1,62 @@
+//! Versions of stored objects, with which a request changes an object only if nobody changed it since it was read.
+
+use super::input::RequestFields;
+use penstock_core::{ApiError, ErrorCode, hex};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::cell::Cell;
+
+/// Number of bytes of a version.
+const VERSION_BYTES: usize = 8;
+
+/// Version that a request expects, and whether the stored object has it.
+#[derive(Debug)]
+pub(super) struct ExpectedVersion {
+    version: Option<String>,
+    is_current: Cell<bool>,
+}
+
+impl ExpectedVersion {
+    /// Reads the member `version` of a request.
+    ///
+    /// # Errors
+    /// Returns 400 if the value is not a text.
+    pub(super) fn parse(fields: &RequestFields<'_>) -> Result<Self, ApiError> {
+        let version = fields.text_value("version")?.into_option();
+        Ok(Self { version, is_current: Cell::new(true) })
+    }
+
+    /// Compares the expected version with that of the stored object; a request without a version expects any.
+    pub(super) fn matches(&self, stored: impl FnOnce() -> String) -> bool {
+        self.is_current.set(self.version.as_ref().is_none_or(|version| *version == stored()));
+        self.is_current.get()
+    }
+
+    /// Returns 409 if the last comparison found another version. `object` names the object in the message.
+    ///
+    /// # Errors
+    /// Returns the refusal.
+    pub(super) fn check(&self, object: &str) -> Result<(), ApiError> {
+        if self.is_current.get() {
+            return Ok(());
+        }
+        let message = format!(
+            "The {object} was changed by another request since it was read, so nothing was changed now."
+        );
+        Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("version"))
+    }
+}
+
+/// Returns the version of an object: a digest of everything that a request can change.
+pub(super) fn version_of(fields: &Value) -> String {
+    let digest = Sha256::digest(fields.to_string().as_bytes());
+    hex::encode(digest.iter().take(VERSION_BYTES))
+}
+
+/// Adds the version to the JSON of an object.
+pub(super) fn with_version(mut object: Value, version: String) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.insert("version".to_owned(), version.into());
+    }
+    object
+}
