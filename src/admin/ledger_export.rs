@@ -11,11 +11,12 @@ use penstock_core::ApiError;
 use penstock_core::calendar::format_rfc3339;
 use penstock_ledger::Wallet;
 use penstock_usage::{RangeError, UsageRange};
+use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 
 const QUERY: [&str; 4] = ["account", "from", "to", "after"];
 /// Members of an entry that are amounts in the smallest unit of its wallet.
-const AMOUNTS: [&str; 3] = ["amount", "held", "was"];
+const AMOUNTS: [&str; 5] = ["amount", "held", "was", "charged", "granted"];
 
 /// Routes of the export.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
@@ -40,7 +41,9 @@ fn entry_schema() -> Value {
             "amount": text("Charge, grant, or the amount after a correction."),
             "held": text("Amount that was reserved for the request."),
             "was": text("Amount before a correction."),
-            "eur": text("EUR, exact."),
+            "charged": text("Change of what is charged: a charge, or the amount after its correction less the amount before, negative for a refund. The sum is what was charged."),
+            "granted": text("Change of what is granted, by a grant or by its correction."),
+            "eur": text("EUR, exact, with the sign of `charged`: a correction that refunds a charge is negative, so that the sum is what was charged."),
             "from_entry": { "type": "integer", "description": "Number of the entry that is corrected." },
             "what": { "enum": ["settle", "grant"], "description": "Kind of the entry that is corrected." },
             "id": text("ID of a grant or of a correction."),
@@ -84,7 +87,8 @@ async fn entries(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Resul
 
 /// Returns an entry with its time as text, and its amounts in credits or kWh.
 fn entry_json(entry: Value) -> Value {
-    let Value::Object(members) = entry else { return Value::Null };
+    let Value::Object(mut members) = entry else { return Value::Null };
+    add_changes(&mut members);
     let wallet = members.get("wallet").and_then(Value::as_str).and_then(Wallet::from_name);
     let shown = members.into_iter().filter_map(|(name, value)| {
         let value = match (&*name, wallet) {
@@ -99,4 +103,56 @@ fn entry_json(entry: Value) -> Value {
         Some((name, value))
     });
     Value::Object(shown.collect::<Map<String, Value>>())
+}
+
+/// Adds the changes of what is charged or granted, and gives the EUR of a correction the sign of charges: the ledger
+/// records what a correction gives back.
+fn add_changes(members: &mut Map<String, Value>) {
+    let amount = |name: &str| members.get(name).and_then(Value::as_i64);
+    let name = |name: &str| members.get(name).and_then(Value::as_str);
+    let (is_correction, kind) = match name("act") {
+        Some("correct") => (true, name("what")),
+        kind => (false, kind),
+    };
+    let change = amount("amount").map(|amount_now| {
+        let before = if is_correction { amount("was").unwrap_or_default() } else { 0 };
+        amount_now.saturating_sub(before)
+    });
+    let column = match kind {
+        Some("settle") => "charged",
+        Some("grant") => "granted",
+        _ => return,
+    };
+    let eur = name("eur").and_then(|eur| Decimal::from_str_exact(eur).ok());
+    members.insert(column.to_owned(), change.into());
+    if let (true, Some(eur)) = (is_correction, eur) {
+        let change = if eur.is_zero() { eur } else { -eur };
+        members.insert("eur".to_owned(), change.normalize().to_string().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_amounts_of_charges_and_corrections_add_up() {
+        let correction = |what: &str, amount: i64, was: i64, eur: &str| {
+            entry_json(json!({ "seq": 2, "at": 0, "act": "correct", "what": what, "wallet": "credits",
+                "amount": amount, "was": was, "eur": eur }))
+        };
+        let charge = entry_json(json!({ "seq": 1, "at": 0, "act": "settle", "wallet": "credits",
+            "amount": 2_000_000, "held": 3_000_000, "eur": "0.02" }));
+        assert_eq!((&charge["charged"], &charge["eur"], &charge["held"]), (&json!("2"), &json!("0.02"), &json!("3")));
+        let refund = correction("settle", 500_000, 2_000_000, "0.015");
+        assert_eq!((&refund["charged"], &refund["eur"]), (&json!("-1.5"), &json!("-0.015")));
+        let raised = correction("settle", 3_000_000, 2_000_000, "-0.01");
+        assert_eq!((&raised["charged"], &raised["eur"]), (&json!("1"), &json!("0.01")));
+        let taken = correction("grant", 4_000_000, 10_000_000, "0");
+        assert_eq!((&taken["granted"], &taken["eur"], taken.get("charged")), (&json!("-6"), &json!("0"), None));
+        let grant = entry_json(json!({ "seq": 3, "at": 0, "act": "grant", "wallet": "energy", "amount": 1_500_000_000 }));
+        assert_eq!((&grant["granted"], grant.get("eur")), (&json!("1.5"), None));
+        let unused = entry_json(json!({ "seq": 4, "at": 0, "act": "void", "wallet": "credits", "held": 7 }));
+        assert!(unused.get("charged").is_none() && unused.get("granted").is_none());
+    }
 }

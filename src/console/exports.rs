@@ -153,7 +153,7 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
         if count > MAX_LEDGER_ENTRIES {
             break;
         }
-        entries.iter().for_each(|row| table.add(row));
+        entries.iter().for_each(|entry| blocks::add_ledger_entry(&mut table, entry));
         after = found.get("next").and_then(Value::as_u64).map(|next| next.to_string());
         if after.is_none() {
             let name = format!("ledger-{from}-{to}.csv");

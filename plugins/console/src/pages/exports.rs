@@ -26,30 +26,37 @@ const USAGE_COLUMNS: [CsvColumn; 14] = [
 ];
 /// Amounts of money and of wallets in a row of usage.
 const MONEY_COLUMNS: [CsvColumn; 3] = [("credits", true), ("charged_kwh", true), ("eur", true)];
-/// Members of an entry of the ledger.
+/// Columns of the entries of the ledger. Amounts have a column for each wallet, so that each column has one unit.
 const LEDGER_COLUMNS: &[CsvColumn] = &[
     ("entry", true),
     ("at", false),
     ("act", false),
     ("account", false),
     ("wallet", false),
-    ("amount", true),
-    ("held", true),
-    ("was", true),
+    ("charged_credits", true),
+    ("charged_kwh", true),
     ("eur", true),
+    ("granted_credits", true),
+    ("granted_kwh", true),
+    ("amount_credits", true),
+    ("amount_kwh", true),
+    ("held_credits", true),
+    ("held_kwh", true),
+    ("was_credits", true),
+    ("was_kwh", true),
     ("from_entry", true),
     ("request", false),
     ("key", false),
     ("model", false),
     ("provider", false),
     ("batch", false),
-    ("input", true),
-    ("cached", true),
-    ("output", true),
-    ("reasoning", true),
+    ("input_tokens", true),
+    ("cached_input_tokens", true),
+    ("output_tokens", true),
+    ("reasoning_tokens", true),
     ("counted", false),
     ("images", true),
-    ("seconds", true),
+    ("audio_seconds", true),
     ("billable_kwh", true),
     ("kwh", true),
     ("failed_kwh", true),
@@ -74,6 +81,38 @@ pub fn usage_csv(usage: &Value, dimensions: &[&'static str], with_money: bool, s
     let mut table = CsvTable::new(style, columns);
     rows(usage).iter().for_each(|row| table.add(row));
     table.into_text()
+}
+
+/// Members of an entry of the ledger that are amounts of its wallet: their columns in credits and in kWh.
+const WALLET_COLUMNS: [(&str, [&str; 2]); 5] = [
+    ("charged", ["charged_credits", "charged_kwh"]),
+    ("granted", ["granted_credits", "granted_kwh"]),
+    ("amount", ["amount_credits", "amount_kwh"]),
+    ("held", ["held_credits", "held_kwh"]),
+    ("was", ["was_credits", "was_kwh"]),
+];
+/// Members of an entry of the ledger whose columns have a unit in their names.
+const UNIT_COLUMNS: [(&str, &str); 5] = [
+    ("input", "input_tokens"),
+    ("cached", "cached_input_tokens"),
+    ("output", "output_tokens"),
+    ("reasoning", "reasoning_tokens"),
+    ("seconds", "audio_seconds"),
+];
+
+/// Adds an entry of the ledger to its CSV.
+pub fn add_ledger_entry(table: &mut CsvTable, entry: &Value) {
+    let Value::Object(members) = entry else { return };
+    let wallet = usize::from(text(entry, "wallet") == "energy");
+    let column = |name: &str| {
+        let amount = WALLET_COLUMNS.iter().find(|(member, _)| *member == name);
+        let amount = amount.and_then(|(_, columns)| columns.get(wallet));
+        let with_unit = UNIT_COLUMNS.iter().find(|(member, _)| *member == name).map(|(_, column)| column);
+        amount.or(with_unit).map_or_else(|| name.to_owned(), |column| (*column).to_owned())
+    };
+    let row: serde_json::Map<String, Value> =
+        members.iter().map(|(name, value)| (column(name), value.clone())).collect();
+    table.add(&Value::Object(row));
 }
 
 /// Creates the CSV of ledger entries, to which pages are added.
@@ -182,17 +221,30 @@ mod tests {
     #[test]
     fn the_tokens_of_an_entry_have_their_number_of_reasoning_and_their_source() {
         let mut csv = ledger_csv(CsvStyle::default());
-        csv.add(&json!({ "entry": 8, "output": 12, "reasoning": 5, "counted": true }));
+        let entry = json!({ "entry": 8, "output": 12, "reasoning": 5, "counted": true });
+        add_ledger_entry(&mut csv, &entry);
         let text = csv.into_text();
-        assert!(text.contains(",output,reasoning,counted,") && text.contains(",12,5,true,"), "{text}");
+        assert!(text.contains(",output_tokens,reasoning_tokens,counted,") && text.contains(",12,5,true,"), "{text}");
     }
 
     #[test]
     fn an_entry_of_the_ledger_is_one_row() {
         let mut csv = ledger_csv(CsvStyle::default());
-        csv.add(&json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "amount": "1.5", "id": "=1" }));
+        let entry = |wallet: &str| json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "wallet": wallet,
+            "charged": "1.5", "amount": "1.5", "held": "2", "id": "=1" });
+        add_ledger_entry(&mut csv, &entry("credits"));
+        add_ledger_entry(&mut csv, &entry("energy"));
         let text = csv.into_text();
-        let line = text.lines().nth(1).unwrap_or_default();
-        assert!(line.starts_with("7,2026-11-01T00:00:00Z,settle,") && line.contains(",'=1,"), "{line}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("7,2026-11-01T00:00:00Z,settle,") && lines[1].contains(",'=1,"), "{text}");
+        let cell = |line: &str, name: &str| {
+            let column = lines[0].split(',').position(|column| column == name);
+            column.and_then(|column| line.split(',').nth(column)).map(str::to_owned)
+        };
+        for (line, credits, energy) in [(lines[1], "2", ""), (lines[2], "", "2")] {
+            assert_eq!(cell(line, "held_credits").as_deref(), Some(credits), "{text}");
+            assert_eq!(cell(line, "held_kwh").as_deref(), Some(energy), "{text}");
+        }
+        assert_eq!(cell(lines[2], "charged_kwh").as_deref(), Some("1.5"), "{text}");
     }
 }

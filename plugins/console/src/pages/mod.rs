@@ -24,7 +24,7 @@ pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
 pub use dashboard::{
     dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
 };
-pub use exports::{ledger_blocks, ledger_csv, ledger_form, usage_csv};
+pub use exports::{add_ledger_entry, ledger_blocks, ledger_csv, ledger_form, usage_csv};
 pub use forms::{
     account_form, account_state_form, check_configuration_form, correction_form, grant_form, invitation_form,
     invite_user_form, new_account_form, new_key_form, reload_form, sign_in_form, user_role_form,
