@@ -1,25 +1,24 @@
-//! Grants and corrections of credits and energy, written to the ledger.
+//! Grants of credits and energy, and what they share with corrections: amounts, repetitions and audit entries.
 
 use super::credits::{check_account, run_blocking};
 use super::input::RequestFields;
 use super::openapi::schema_ref;
-use super::request::{AdminRequest, LedgerReply};
+use super::request::{AdminRequest, LedgerReply, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::DEFAULT_ACCOUNT;
-use crate::billing::{AdjustmentError, Ledger, format, report, rerate};
+use crate::billing::{AdjustmentError, Ledger, format, report};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
+use penstock_ledger::{EntryKind, LedgerEntry, Wallet};
+use penstock_storage::audit::AuditedChange;
+use penstock_storage::{StoreError, Transaction};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
-/// Request members of a correction.
-pub const CORRECTION_MEMBERS: [&str; 6] = ["entry", "account", "credits", "kwh", "id", "note"];
 
-/// Routes that write to the ledger.
+/// Route of grants.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::post(
         "/admin/credits/grant",
@@ -28,14 +27,6 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
     )
     .with_body(&GRANT_MEMBERS, &["account"])
-    .with_response(201, || schema_ref("Granted")),
-    AdminRoute::post(
-        "/admin/credits/correct",
-        "correct",
-        "Replaces the amount of a charge or a grant",
-        RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
-    )
-    .with_body(&CORRECTION_MEMBERS, &["entry"])
     .with_response(201, || schema_ref("Granted")),
 ];
 
@@ -75,42 +66,6 @@ impl GrantRequest {
     }
 }
 
-/// Parsed request for a correction.
-#[derive(Debug)]
-struct CorrectionRequest {
-    entry: u64,
-    /// Account to which the entry has to belong; `None` for any.
-    account: Option<String>,
-    id: String,
-    wallet: Wallet,
-    instead: i64,
-    note: String,
-}
-
-impl CorrectionRequest {
-    /// Parses a request body.
-    ///
-    /// # Errors
-    /// Returns 400 with the invalid field.
-    fn read(body: &Value) -> Result<Self, ApiError> {
-        let fields = RequestFields::parse(body, &CORRECTION_MEMBERS)?;
-        let entry = body.get("entry").and_then(Value::as_u64);
-        let entry = entry.ok_or_else(|| {
-            ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
-        })?;
-        let (_, wallet, instead) = parse_amount(body)?;
-        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self {
-            entry,
-            account: fields.text_value("account")?.into_option(),
-            id,
-            wallet,
-            instead,
-            note: fields.text_value("note")?.into_option().unwrap_or_default(),
-        })
-    }
-}
-
 /// Grants an amount to an existing account. Repeating a request with the same id returns the first grant with status
 /// 200, so that a script can retry until it gets an answer.
 ///
@@ -125,7 +80,12 @@ async fn handle_grant(
     check_account(vault, &account).await?;
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
     let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.actor)).await {
-        Ok(entry) => (201, entry),
+        Ok(entry) => {
+            let change =
+                json!({ "entry": entry, "id": id, unit(wallet): decimal_text(wallet, amount), "note": note });
+            record_audit(vault, asked.audit_entry("credits.grant", &account, change)).await?;
+            (201, entry)
+        }
         Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
         Err(why) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
@@ -134,7 +94,7 @@ async fn handle_grant(
 
 /// Effect of a grant or correction, to compare two of them.
 #[derive(Debug, PartialEq, Eq)]
-struct LedgerAdjustment {
+pub(super) struct LedgerAdjustment {
     account: Box<str>,
     wallet: Wallet,
     amount: i64,
@@ -147,27 +107,28 @@ impl LedgerAdjustment {
         Self { account: account.into(), wallet, amount, of: None }
     }
 
-    /// Converts a ledger entry. Returns `None` if it is neither a grant nor a correction.
-    fn of(entry: &LedgerEntry) -> Option<Self> {
-        let account = (*entry.account).into();
-        match &entry.kind {
+    /// Converts a ledger movement. Returns `None` if it is neither a grant nor a correction.
+    pub(super) fn of_movement(account: &str, movement: &EntryKind) -> Option<Self> {
+        let account = account.into();
+        match movement {
             EntryKind::Grant { wallet, amount, .. } => {
                 Some(Self { account, wallet: *wallet, amount: *amount, of: None })
             }
-            EntryKind::Correct { wallet, new_amount: instead, of, .. } => {
-                Some(Self { account, wallet: *wallet, amount: *instead, of: Some(*of) })
+            EntryKind::Correct { wallet, new_amount, of, .. } => {
+                Some(Self { account, wallet: *wallet, amount: *new_amount, of: Some(*of) })
             }
             _ => None,
         }
     }
 
+    /// Converts a ledger entry. Returns `None` if it is neither a grant nor a correction.
+    fn of(entry: &LedgerEntry) -> Option<Self> {
+        Self::of_movement(&entry.account, &entry.kind)
+    }
+
     /// Returns a description for error messages, and the same as JSON for programs.
     fn describe(&self) -> (String, Value) {
-        let unit = match self.wallet {
-            Wallet::Credits => "credits",
-            Wallet::Energy => "kwh",
-        };
-        let amount = format::to_decimal(self.wallet, self.amount).to_string();
+        let (unit, amount) = (unit(self.wallet), decimal_text(self.wallet, self.amount));
         let sentence = match self.of {
             None => format!("{amount} {unit} to {}", self.account),
             Some(of) => format!("{amount} {unit} in place of entry {of}"),
@@ -180,7 +141,7 @@ impl LedgerAdjustment {
 ///
 /// # Errors
 /// Returns 409 with both effects if they differ.
-async fn existing_entry(
+pub(super) async fn existing_entry(
     ledger: &Ledger,
     entry: u64,
     id: &str,
@@ -235,98 +196,7 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Corrects a charge or a grant.
-///
-/// # Errors
-/// Returns the reason if nothing was corrected.
-async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let wanted = CorrectionRequest::read(&asked.body)?;
-    let (book, number) = (ledger.store.clone(), wanted.entry);
-    let found = run_blocking(move || {
-        let found = report::find_entry(&book, number)?;
-        // The EUR value of a part of a charge follows from the charge. A free charge has no amount to derive it from,
-        // so its tariff is read.
-        let unit = match found.as_ref().map(|entry| &entry.kind) {
-            Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
-                Some(rerate::unit_price(&book, &sale.terms, *wallet)?)
-            }
-            _ => None,
-        };
-        Ok((found, unit))
-    });
-    let (found, unit) = found.await?;
-    let (account, act) = correction_act(found, unit, wanted, &asked.actor)?;
-    let id = match &act {
-        EntryKind::Correct { id, .. } => id.to_string(),
-        _ => String::new(),
-    };
-    let wanted = match &act {
-        EntryKind::Correct { wallet, new_amount: instead, of, .. } => Some(LedgerAdjustment {
-            account: (*account).into(),
-            wallet: *wallet,
-            amount: *instead,
-            of: Some(*of),
-        }),
-        _ => None,
-    };
-    let (status, entry) = match (ledger.record_correction(&account, act).await, wanted) {
-        (Ok(entry), _) => (201, entry),
-        (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
-            (200, existing_entry(ledger, entry, &id, &wanted).await?)
-        }
-        (Err(why), _) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
-    };
-    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
-}
-
-/// Builds the ledger movement that corrects an entry. `unit` is the price of one unit of the wallet in EUR; it is
-/// needed for a free charge only.
-fn correction_act(
-    found: Option<LedgerEntry>,
-    unit: Option<Decimal>,
-    wanted: CorrectionRequest,
-    by: &str,
-) -> Result<(Arc<str>, EntryKind), ApiError> {
-    let none = || ApiError::invalid("entry", "No charge or grant has this number.");
-    let is_of_account =
-        |entry: &LedgerEntry| wanted.account.as_ref().is_none_or(|account| **account == *entry.account);
-    let entry = found.filter(is_of_account).ok_or_else(none)?;
-    let (what, key, wallet, was, eur) = match &entry.kind {
-        EntryKind::Settle { key, wallet, amount, sale, .. } => {
-            (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
-        }
-        EntryKind::Grant { wallet, amount, .. } => {
-            (CorrectedKind::Grant, None, *wallet, *amount, Decimal::ZERO)
-        }
-        _ => return Err(none()),
-    };
-    if wallet != wanted.wallet {
-        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
-        return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
-    }
-    let change = Decimal::from(was - wanted.instead);
-    let eur = match unit {
-        Some(unit) => unit.checked_mul(change),
-        None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
-    };
-    let (id, note) = (wanted.id.into(), wanted.note.into());
-    let eur = eur.unwrap_or_default().round_dp(8);
-    let act = EntryKind::Correct {
-        id,
-        of: entry.seq,
-        what,
-        key,
-        wallet,
-        previous_amount: was,
-        new_amount: wanted.instead,
-        eur,
-        note,
-        by: by.into(),
-    };
-    Ok((entry.account, act))
-}
-
-async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
+pub(super) async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
     let mut balances = format::balances_to_json(account, &ledger.current_balance(account).await?);
     if let Some(members) = balances.as_object_mut() {
         members.insert("id".to_owned(), id.into());
@@ -335,7 +205,7 @@ async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -
     Ok(balances)
 }
 
-fn adjustment_refusal(why: AdjustmentError) -> ApiError {
+pub(super) fn adjustment_refusal(why: AdjustmentError) -> ApiError {
     match why {
         AdjustmentError::StoreFailing => ApiError::with_message(
             ErrorCode::StorageFull,
@@ -358,7 +228,7 @@ fn adjustment_refusal(why: AdjustmentError) -> ApiError {
 }
 
 /// Reads `credits` or `kwh` (exactly one of them is required) in the smallest unit of the wallet.
-fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
+pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, decimal_places, value) = match (given("credits"), given("kwh")) {
         (Some(value), None) => ("credits", Wallet::Credits, 6, value),
@@ -376,7 +246,30 @@ fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     Ok((field, wallet, amount))
 }
 
-fn random_id() -> String {
+/// Returns the member of requests and audit entries for an amount of a wallet.
+pub(super) const fn unit(wallet: Wallet) -> &'static str {
+    match wallet {
+        Wallet::Credits => "credits",
+        Wallet::Energy => "kwh",
+    }
+}
+
+/// Returns an amount of a wallet as an exact decimal number of credits or kWh.
+pub(super) fn decimal_text(wallet: Wallet, amount: i64) -> String {
+    format::to_decimal(wallet, amount).to_string()
+}
+
+/// Writes the audit entry of a grant or a correction that the ledger has.
+///
+/// # Errors
+/// Returns the error of the store; the ledger has the entry nevertheless.
+pub(super) async fn record_audit(vault: &Stores, change: AuditedChange) -> Result<(), ApiError> {
+    let log = vault.audit.clone();
+    let written = tokio::task::spawn_blocking(move || log.apply(&Transaction::new(), &change)).await;
+    written.unwrap_or(Err(StoreError::Stuck)).map_err(store_refusal)
+}
+
+pub(super) fn random_id() -> String {
     let bits: u128 = rand::random();
     format!("{bits:032x}")
 }

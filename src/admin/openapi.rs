@@ -127,6 +127,10 @@ fn parameter_schema(name: &str) -> Value {
         "by" => {
             json!({ "enum": ["model", "provider"], "default": "model", "description": "Groups of the rows." })
         }
+        "entry" => json!({ "type": "integer", "description": "Number of a charge or a grant." }),
+        "credits" | "kwh" => {
+            json!({ "type": "string", "description": "Amount instead, in credits or in kilowatt-hours: one of both." })
+        }
         "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
         _ => json!({}),
     }

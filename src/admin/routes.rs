@@ -3,7 +3,7 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, carbon, credits, dangling_references, files, grid, invoice,
+    accounts, adjustments, audit, batches, carbon, corrections, credits, dangling_references, files, grid, invoice,
     issued_invoices, keys, latency, ledger_export, reload, routing, status, usage, users,
 };
 use crate::billing::Ledger;
@@ -173,6 +173,7 @@ const ROUTES: &[&[AdminRoute]] = &[
     dangling_references::ROUTES,
     credits::ROUTES,
     adjustments::ROUTES,
+    corrections::ROUTES,
     invoice::ROUTES,
     issued_invoices::ROUTES,
     usage::ROUTES,

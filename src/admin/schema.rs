@@ -114,6 +114,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "credits" => json!({ "description": "Credits: in a request the amount, with at most six decimals; in an answer `balance`, `reserved`, `available`." }),
         "energy_kwh" => describe_member("object", "The energy wallet in kWh: `balance`, `reserved`, `available`."),
         "kwh" => json!({ "type": ["string", "number", "null"], "description": "Kilowatt-hours instead of credits, with at most nine decimals." }),
+        "increase" => describe_member("boolean", "True to confirm that the amount after the correction is above that of the entry."),
         "note" => nullable_member("string", "Reason, recorded in the ledger."),
         "entry" => describe_member("integer", "Number of the entry in the ledger."),
         "accounts" => json!({ "description": "Accounts that have entries." }),

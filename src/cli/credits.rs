@@ -89,6 +89,9 @@ struct CorrectArgs {
     entry: u64,
     #[command(flatten)]
     amount: AmountArgs,
+    /// Allows an amount above that of the entry
+    #[arg(long)]
+    increase: bool,
     /// Id of your choice: repeating the command with it does not correct twice
     #[arg(long)]
     id: Option<String>,
@@ -130,8 +133,9 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
             print_adjustment(&backend.post("/admin/credits/grant", &body)?)
         }
         CreditsCommand::Correct(corrected) => {
-            let CorrectArgs { entry, amount, id, note } = corrected;
-            let body = json!({ "entry": entry, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note });
+            let CorrectArgs { entry, amount, increase, id, note } = corrected;
+            let body = json!({ "entry": entry, "credits": amount.credits, "kwh": amount.kwh, "id": id, "note": note,
+                "increase": increase });
             print_adjustment(&backend.post("/admin/credits/correct", &body)?)
         }
         CreditsCommand::Balance { account, output } => {

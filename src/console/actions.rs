@@ -81,7 +81,15 @@ pub async fn answer(
     if let Some(confirmation) = (row.confirm)(request, &id)
         && !confirmation::is_confirmed(request)
     {
-        return Ok(answer::redirect_answer(&confirmation.link(request)));
+        let context = PageContext::for_form(console, backend, request, active);
+        return match confirmation.check(&context).await {
+            Ok(()) => Ok(answer::redirect_answer(&confirmation.link(request))),
+            Err(refusal) => {
+                let blocks = refusal_blocks(row, request, &id, &refusal);
+                let status = refusal.code.spec().status;
+                pages::render(console, backend, request, active, &page, status, blocks).await
+            }
+        };
     }
     if let Err(refusal) = claim_form(console, request, active).await {
         let (status, notice) = (refusal.code.spec().status, vec![refusal_notice(&refusal)]);

@@ -18,12 +18,37 @@ pub struct Confirmation {
     pub question: &'static str,
     /// Values of its placeholders.
     pub values: Vec<Text>,
-    /// Path of the object in the admin API whose name and id are the first value; `None` if `values` has all.
-    pub object: Option<String>,
+    /// Object in the admin API that the question is about; `None` if `values` has all.
+    pub object: Option<ConfirmedObject>,
     /// Text of the button.
     pub submit: &'static str,
     /// Names of the fields that the action needs.
     pub fields: &'static [&'static str],
+}
+
+/// Object that a question is about.
+#[derive(Debug)]
+pub enum ConfirmedObject {
+    /// Path of an object whose name and id are the first value of the question.
+    Named(String),
+    /// Path and query of what the action would change, and the function that shows it below the question.
+    Described {
+        /// Path.
+        path: String,
+        /// Query.
+        query: Vec<(&'static str, String)>,
+        /// Function that shows the answer.
+        describe: fn(&Value) -> ObjectDescription,
+    },
+}
+
+/// Description of what an action would change.
+#[derive(Debug, Default)]
+pub struct ObjectDescription {
+    /// Blocks below the question.
+    pub blocks: Vec<Block>,
+    /// Hidden fields that the action needs besides those of its form.
+    pub fields: Vec<(&'static str, &'static str)>,
 }
 
 /// Returns true if the form was sent by the button of the question.
@@ -43,14 +68,32 @@ impl Confirmation {
         format!("{}{mark}{}", request.path, pairs.join("&"))
     }
 
+    /// Checks that the action would be accepted, before its question is shown.
+    ///
+    /// # Errors
+    /// Returns the refusal of the admin API for the object that is described.
+    pub async fn check(&self, page: &PageContext<'_>) -> Result<(), ApiError> {
+        match &self.object {
+            Some(ConfirmedObject::Described { path, query, .. }) => read(page, path, query).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Shows the question on a page of the site; `back` is the address of the page without the action.
     ///
     /// # Errors
     /// Returns the refusal of the admin API for the object.
     pub async fn show(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
         let mut values = self.values;
-        if let Some(path) = &self.object {
-            values.insert(0, object_label(&page.get(path, &[]).await?));
+        let mut description = ObjectDescription::default();
+        match &self.object {
+            Some(ConfirmedObject::Named(path)) => {
+                values.insert(0, object_label(&page.get(path, &[]).await?));
+            }
+            Some(ConfirmedObject::Described { path, query, describe }) => {
+                description = describe(&read(page, path, query).await?);
+            }
+            None => {}
         }
         let question = Text::Template(self.question, values);
         let mut form = Form::new(page.request.path.clone(), "Please confirm", self.submit)
@@ -59,15 +102,24 @@ impl Confirmation {
         for name in self.fields {
             form = form.with_field(Field::hidden(name, page.request.value(name)));
         }
-        let blocks = vec![
-            Block::Notice(NoticeKind::Warning, question),
-            Block::Form(form),
-            Block::Links(vec![(back.to_owned(), "Back without a change".into())]),
-        ];
+        for (name, value) in description.fields {
+            form = form.with_field(Field::hidden(name, value));
+        }
+        let mut blocks = vec![Block::Notice(NoticeKind::Warning, question)];
+        blocks.extend(description.blocks);
+        blocks.push(Block::Form(form));
+        blocks.push(Block::Links(vec![(back.to_owned(), "Back without a change".into())]));
         let path = back.split('?').next().unwrap_or(back);
         pages::render_blocks(page.console, page.request, page.active, path, 200, blocks)
             .or_else(|refusal| Ok(answer::refusal_page(page.console.site, page.request.language, &refusal)))
     }
+}
+
+/// Reads what an action would change; parameters without a value are left out.
+async fn read(page: &PageContext<'_>, path: &str, query: &[(&'static str, String)]) -> Result<Value, ApiError> {
+    let filled = query.iter().filter(|(_, value)| !value.is_empty());
+    let query: Vec<(&str, &str)> = filled.map(|(name, value)| (*name, value.as_str())).collect();
+    page.get(path, &query).await
 }
 
 /// Returns the name of an object and its id.

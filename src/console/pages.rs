@@ -118,8 +118,7 @@ pub async fn answer(
     }
     let is_page = console.site.pages.iter().any(|row| match_path(row.path, &request.path).is_some());
     if !is_page {
-        let (id, title) = (String::new(), OnceLock::new());
-        let context = PageContext { console, backend, request, active, id, title };
+        let context = PageContext::for_form(console, backend, request, active);
         let link = actions::answer_link(&context).await?;
         return link.ok_or_else(|| ApiError::new(ErrorCode::NotFound));
     }
@@ -295,7 +294,17 @@ fn nav(pages: &[PageDefinition], role: UserRole, current: &str) -> Vec<NavLink> 
     shown.map(link).collect()
 }
 
-impl PageContext<'_> {
+impl<'a> PageContext<'a> {
+    /// Creates the context of a request for a link to a form, which has no page of its own.
+    pub const fn for_form(
+        console: &'a Console,
+        backend: &'a dyn ConsoleBackend,
+        request: &'a ConsoleRequest,
+        active: &'a ActiveSession,
+    ) -> Self {
+        Self { console, backend, request, active, id: String::new(), title: OnceLock::new() }
+    }
+
     /// Sends a GET request to the admin API.
     ///
     /// # Errors

@@ -94,22 +94,38 @@ async fn an_entry_is_corrected_with_a_reason_on_the_page_of_its_account() {
         ]
     };
     let send = async |fin: &mut Browser, account: &str, form: [(&str, String); 6]| {
-        let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        fin.post(&format!("/console/accounts/{account}/correct"), &form).await
+        let mut form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let path = format!("/console/accounts/{account}/correct");
+        let question = fin.post(&path, &form).await;
+        let Some(link) = question.header("location").filter(|link| link.contains("/correct?")) else {
+            return (question, String::new());
+        };
+        let page = fin.get(link).await.text();
+        form.push(("confirmed", "yes"));
+        if page.contains("name=\"increase\" value=\"true\"") {
+            form.push(("increase", "true"));
+        }
+        (fin.post(&path, &form).await, page)
     };
-    let lowered = send(&mut fin, "acme", correct(&entry, "4", "one")).await;
+    let (lowered, question) = send(&mut fin, "acme", correct(&entry, "4", "one")).await;
+    for shown in ["Correct the entry", "10\u{202f}credits", "4\u{202f}credits", "-6\u{202f}credits"] {
+        assert!(question.contains(shown), "{shown}: {question}");
+    }
+    assert!(!question.contains("name=\"increase\""), "{question}");
     assert!(lowered.status == 200 && lowered.text().contains("was corrected by entry"), "{}", lowered.text());
-    let refunded = send(&mut fin, "acme", correct(&charge, "0", "two")).await;
+    let (refunded, _) = send(&mut fin, "acme", correct(&charge, "0", "two")).await;
     assert_eq!(refunded.status, 200, "{}", refunded.text());
     assert_eq!(balance().await, Some(4.0), "the charge is cancelled, and the grant is 4");
-    let again = send(&mut fin, "acme", correct(&entry, "5", "three")).await;
+    let (again, _) = send(&mut fin, "acme", correct(&entry, "5", "three")).await;
     assert_eq!(again.status, 409, "{}", again.text());
+    let error = between(&again.text(), "id=\"error-entry\">", "<");
+    assert!(error.contains("was corrected before") && !again.text().contains("stored version"), "{error}");
     for (account, entry, amount, field) in [
         ("other", &*entry, "1", "entry"),
         ("acme", "nonsense", "1", "entry"),
         ("acme", &*charge, "-1", "credits"),
     ] {
-        let refused = send(&mut fin, account, correct(entry, amount, "four")).await;
+        let (refused, _) = send(&mut fin, account, correct(entry, amount, "four")).await;
         assert_eq!(refused.status, 400, "{account} {entry} {amount}: {}", refused.text());
         assert!(refused.text().contains(&format!("id=\"error-{field}\"")), "{}", refused.text());
     }
@@ -121,6 +137,35 @@ async fn an_entry_is_corrected_with_a_reason_on_the_page_of_its_account() {
         "{corrections:?}"
     );
     assert!(corrections[0]["by"].as_str().unwrap().starts_with("fin"), "{corrections:?}");
+    let log = audited(&running, "acme").await;
+    let grants = log.iter().filter(|row| row.starts_with("\"credits.grant\"")).count();
+    let corrected: Vec<&String> = log.iter().filter(|row| row.starts_with("\"credits.correct\"")).collect();
+    assert!(grants == 1 && corrected.len() == 2, "{log:?}");
+    assert!(corrected[0].contains("\"credits\":[\"10\",\"4\"]"), "{corrected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_correction_above_the_amount_of_its_entry_needs_an_explicit_consent() {
+    let (_provider, running) = bench().await;
+    let granted = json!({"account": "acme", "credits": "10"});
+    let entry = running.admin().post("/admin/credits/grant", &granted).await.json()["entry"].clone();
+    let preview = running.admin().get(&format!("/admin/credits/correction?entry={entry}&credits=12")).await.json();
+    assert_eq!(
+        preview,
+        json!({"entry": entry, "account": "acme", "what": "grant", "wallet": "credits", "previous": "10",
+            "new": "12", "difference": "2", "is_increase": true})
+    );
+    let mut body = json!({"entry": entry, "credits": "12"});
+    let refused = running.admin().post("/admin/credits/correct", &body).await;
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("credits")));
+    assert!(!audited(&running, "acme").await.iter().any(|row| row.starts_with("\"credits.correct\"")));
+    let fin = signed_in(&running, "fin", "finance").await;
+    let question =
+        fin.get(&format!("/console/accounts/acme/correct?entry={entry}&credits=12&wallet=credits")).await.text();
+    assert!(question.contains("name=\"increase\" value=\"true\""), "{question}");
+    assert!(question.contains("above that of the grant"), "{question}");
+    body["increase"] = json!(true);
+    assert_eq!(running.admin().post("/admin/credits/correct", &body).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use crate::console::actions::{
     ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text, new_key_json,
     new_secret_blocks, without_confirmation,
 };
-use crate::console::confirmation::Confirmation;
+use crate::console::confirmation::{Confirmation, ConfirmedObject};
 use crate::console::operators::actions::confirm_cancellation;
 use crate::console::request::ConsoleRequest;
 use http::Method;
@@ -60,7 +60,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             Some(Confirmation {
                 question: "Revoke the key {0}? Its requests are refused at once. This cannot be undone.",
                 values: Vec::new(),
-                object: Some(admin_key(id, "")),
+                object: Some(ConfirmedObject::Named(admin_key(id, ""))),
                 submit: "Revoke",
                 fields: &[],
             })
@@ -105,7 +105,7 @@ fn confirm_rotation(request: &ConsoleRequest, id: &str) -> Option<Confirmation> 
     (request.value("overlap_seconds") == "0").then(|| Confirmation {
         question: "Give the key {0} a new secret? Requests with the present one are refused at once.",
         values: Vec::new(),
-        object: Some(admin_key(id, "")),
+        object: Some(ConfirmedObject::Named(admin_key(id, ""))),
         submit: "Rotate",
         fields: &["overlap_seconds"],
     })

@@ -4,11 +4,13 @@ use crate::console::actions::{
     ActionDefinition, admin_call, completion_message, decimal_point, fields_json, limits_json, member_text,
     without_confirmation,
 };
-use crate::console::confirmation::Confirmation;
+use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::Text;
-use penstock_console::pages::{account_form, correction_form, percent_encode, user_role_form};
+use penstock_console::pages::{
+    account_form, correction_blocks, correction_form, percent_encode, user_role_form,
+};
 use penstock_storage::users::UserRole::{Admin, Finance};
 use serde_json::{Value, json};
 
@@ -74,7 +76,21 @@ pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
         )
     },
     form: Some(|request, id| correction_form(id, request.field("id"))),
-    confirm: without_confirmation,
+    confirm: |request, id| {
+        let body = correction(request, id);
+        let query = ["account", "entry", "credits", "kwh"].map(|name| (name, member_text(&body, name)));
+        Some(Confirmation {
+            question: "Correct the entry {0} of the account {1}? An entry can be corrected once only.",
+            values: vec![Text::Data(request.value("entry").to_owned()), Text::Data(id.to_owned())],
+            object: Some(ConfirmedObject::Described {
+                path: "/admin/credits/correction".to_owned(),
+                query: query.into(),
+                describe: describe_correction,
+            }),
+            submit: "Correct",
+            fields: &["id", "entry", "credits", "wallet", "note"],
+        })
+    },
 };
 
 /// Form that changes the role of a user.
@@ -96,14 +112,24 @@ pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
     confirm: without_confirmation,
 };
 
+/// Shows the amounts before and after a correction.
+fn describe_correction(preview: &Value) -> ObjectDescription {
+    let is_increase = preview.get("is_increase") == Some(&Value::Bool(true));
+    let fields = if is_increase { vec![("increase", "true")] } else { Vec::new() };
+    ObjectDescription { blocks: correction_blocks(preview), fields }
+}
+
 /// Returns the request for a correction: the entry, its new amount, and the account that it has to belong to.
 fn correction(request: &ConsoleRequest, account: &str) -> Value {
     let mut body = fields_json(request, &["id", "note"]);
-    let value = |name: &str| request.field(name).trim();
+    let value = |name: &str| request.value(name).trim();
     let entry = value("entry");
     let wallet = if value("wallet") == "kwh" { "kwh" } else { "credits" };
     if let Some(members) = body.as_object_mut() {
         members.insert("account".to_owned(), account.into());
+        if value("increase") == "true" {
+            members.insert("increase".to_owned(), true.into());
+        }
         members.insert("entry".to_owned(), entry.parse::<u64>().map_or_else(|_| json!(entry), Value::from));
         if !value("credits").is_empty() {
             let amount = decimal_point(value("credits"), request.language);

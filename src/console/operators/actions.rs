@@ -9,7 +9,7 @@ use crate::console::actions::{
     new_key_json, new_secret_blocks, without_confirmation,
 };
 use crate::console::answer::ConsoleAnswer;
-use crate::console::confirmation::Confirmation;
+use crate::console::confirmation::{Confirmation, ConfirmedObject};
 use crate::console::invoice::ISSUERS;
 use crate::console::pages::{self, forbidden};
 use crate::console::request::ConsoleRequest;
@@ -121,7 +121,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             Some(Confirmation {
                 question: "Revoke the key {0}? Its requests are refused at once. This cannot be undone.",
                 values: Vec::new(),
-                object: Some(format!("/admin/keys/{}", percent_encode(id))),
+                object: Some(ConfirmedObject::Named(format!("/admin/keys/{}", percent_encode(id)))),
                 submit: "Revoke",
                 fields: &["account"],
             })

@@ -85,7 +85,7 @@ async fn a_free_charge_is_corrected_at_its_terms() {
         assert_eq!(running.chat().await.status, 200);
         let charges = of(&running, "settle").await;
         assert_eq!(charges[0]["amount"], 0, "{charges:?}");
-        let correct = json!({"entry": charges[0]["seq"], member: amount});
+        let correct = json!({"entry": charges[0]["seq"], member: amount, "increase": true});
         let made = running.admin().post("/admin/credits/correct", &correct).await;
         assert_eq!(made.status, 201, "{}", made.text());
         // 5 credits at 0.01 EUR, or 0.2 kWh at 0.25 EUR, are taken from the account, so the amount in EUR is negative.

@@ -1,7 +1,7 @@
 //! Forms of the console.
 
-use super::{percent_encode, text};
-use crate::block::{Field, FieldKind, Form};
+use super::{exact_text, percent_encode, text};
+use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
 use serde_json::Value;
 
 /// Form to sign in to the pages below `root`.
@@ -93,6 +93,27 @@ pub fn correction_form(account: &str, id: &str) -> Form {
         )
         .with_field(Field::new("wallet", "Unit").kind(wallets).value("credits"))
         .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
+}
+
+/// Amounts before and after a correction, with a warning if it raises the amount.
+#[must_use]
+pub fn correction_blocks(preview: &Value) -> Vec<Block> {
+    let unit = if text(preview, "wallet") == "energy" { "kWh" } else { "credits" };
+    let is_charge = text(preview, "what") == "settle";
+    let row = |name: &'static str, member: &str| vec![Cell::text(name), Cell::number(exact_text(preview, member, unit))];
+    let table = Table {
+        title: if is_charge { "Charge".into() } else { "Grant".into() },
+        headings: vec!["Amount", "Value"],
+        rows: vec![row("Before", "previous"), row("After", "new"), row("Difference", "difference")],
+        ..Table::default()
+    };
+    let warning = match (preview.get("is_increase") == Some(&Value::Bool(true)), is_charge) {
+        (false, _) => None,
+        (true, true) => Some("The new amount is above that of the charge: the account pays more."),
+        (true, false) => Some("The new amount is above that of the grant: the account receives more."),
+    };
+    let warning = warning.map(|text| Block::Notice(NoticeKind::Warning, text.into()));
+    warning.into_iter().chain([Block::Table(table)]).collect()
 }
 
 /// Form with the current name and limits of an account.

@@ -1,0 +1,271 @@
+//! Corrections of charges and grants in the ledger, and what a correction would change.
+
+use super::adjustments::{
+    LedgerAdjustment, adjustment_json, adjustment_refusal, decimal_text, existing_entry, parse_amount, random_id,
+    record_audit, unit,
+};
+use super::credits::run_blocking;
+use super::input::RequestFields;
+use super::openapi::schema_ref;
+use super::request::{AdminRequest, LedgerReply};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::billing::{AdjustmentError, Ledger, report, rerate};
+use crate::storage::stores::Stores;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Request members of a correction.
+pub const CORRECTION_MEMBERS: [&str; 7] = ["entry", "account", "credits", "kwh", "id", "note", "increase"];
+/// Query parameters of the preview of a correction.
+const PREVIEW_QUERY: [&str; 4] = ["entry", "account", "credits", "kwh"];
+
+/// Routes of corrections.
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::post(
+        "/admin/credits/correct",
+        "correct",
+        "Replaces the amount of a charge or a grant; with `increase`, also by a higher one",
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_correct(vault, ledger, asked))),
+    )
+    .with_body(&CORRECTION_MEMBERS, &["entry"])
+    .with_response(201, || schema_ref("Granted")),
+    AdminRoute::get(
+        "/admin/credits/correction",
+        "previewCorrection",
+        "Shows what a correction would change",
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(preview(ledger, asked))),
+    )
+    .with_query_parameters(&PREVIEW_QUERY)
+    .with_response(200, preview_schema),
+];
+
+/// Parsed request for a correction.
+#[derive(Debug)]
+struct CorrectionRequest {
+    entry: u64,
+    /// Account to which the entry has to belong; `None` for any.
+    account: Option<String>,
+    id: String,
+    wallet: Wallet,
+    instead: i64,
+    note: String,
+    /// True if the new amount may be above that of the entry.
+    allows_increase: bool,
+}
+
+impl CorrectionRequest {
+    /// Parses a request body.
+    ///
+    /// # Errors
+    /// Returns 400 with the invalid field.
+    fn read(body: &Value) -> Result<Self, ApiError> {
+        let fields = RequestFields::parse(body, &CORRECTION_MEMBERS)?;
+        let entry = body.get("entry").and_then(Value::as_u64);
+        let entry = entry.ok_or_else(|| {
+            ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
+        })?;
+        let (_, wallet, instead) = parse_amount(body)?;
+        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self {
+            entry,
+            account: fields.text_value("account")?.into_option(),
+            id,
+            wallet,
+            instead,
+            note: fields.text_value("note")?.into_option().unwrap_or_default(),
+            allows_increase: fields.bool("increase")?.into_option().unwrap_or_default(),
+        })
+    }
+}
+
+/// Corrects a charge or a grant.
+///
+/// # Errors
+/// Returns the reason if nothing was corrected.
+async fn handle_correct(
+    vault: &Stores,
+    ledger: &Ledger,
+    asked: &AdminRequest,
+) -> Result<LedgerReply, ApiError> {
+    let request = CorrectionRequest::read(&asked.body)?;
+    let allows_increase = request.allows_increase;
+    let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
+    let facts = CorrectionFacts::of(&movement).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    if facts.is_increase() && !allows_increase {
+        let (unit, most) = (unit(facts.wallet), decimal_text(facts.wallet, facts.previous));
+        let message = format!(
+            "{unit} has to be at most {most}, the amount of the entry; send `increase` as true for a higher one."
+        );
+        return Err(ApiError::invalid(unit, message));
+    }
+    let wanted = LedgerAdjustment::of_movement(&account, &movement);
+    let (id, change) = (facts.id.clone(), facts.audited());
+    let (status, entry) = match (ledger.record_correction(&account, movement).await, wanted) {
+        (Ok(entry), _) => {
+            record_audit(vault, asked.audit_entry("credits.correct", &account, change(entry))).await?;
+            (201, entry)
+        }
+        (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
+            (200, existing_entry(ledger, entry, &id, &wanted).await?)
+        }
+        (Err(why), _) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
+    };
+    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
+}
+
+/// Shows what a correction would change, without a change.
+///
+/// # Errors
+/// Returns the refusal of the correction.
+async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+    let mut body = Map::new();
+    for name in PREVIEW_QUERY {
+        let Some(text) = asked.query(name, &PREVIEW_QUERY)? else { continue };
+        let value = match name {
+            "entry" => text.parse::<u64>().map_or_else(|_| json!(text), Value::from),
+            _ => json!(text),
+        };
+        body.insert(name.to_owned(), value);
+    }
+    let request = CorrectionRequest::read(&Value::Object(body))?;
+    let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
+    let facts = CorrectionFacts::of(&movement).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    let answer = json!({
+        "entry": facts.entry,
+        "account": &*account,
+        "what": facts.kind,
+        "wallet": facts.wallet.name(),
+        "previous": decimal_text(facts.wallet, facts.previous),
+        "new": decimal_text(facts.wallet, facts.new),
+        "difference": decimal_text(facts.wallet, facts.new - facts.previous),
+        "is_increase": facts.is_increase(),
+    });
+    Ok(LedgerReply::Json(200, answer))
+}
+
+fn preview_schema() -> Value {
+    let text = |text: &str| json!({ "type": "string", "description": text });
+    json!({ "type": "object", "properties": {
+        "entry": { "type": "integer", "description": "Number of the entry that would be corrected." },
+        "account": text("Account of the entry."),
+        "what": { "enum": ["settle", "grant"], "description": "Kind of the entry: a charge or a grant." },
+        "wallet": { "enum": Wallet::ALL.map(Wallet::name) },
+        "previous": text("Amount of the entry in credits or kWh, exact."),
+        "new": text("Amount instead."),
+        "difference": text("New amount less the previous one."),
+        "is_increase": { "type": "boolean", "description": "True if the correction needs `increase`." },
+    } })
+}
+
+/// Facts of a correction, from its ledger movement.
+struct CorrectionFacts {
+    id: String,
+    entry: u64,
+    /// Kind of the corrected entry.
+    kind: &'static str,
+    wallet: Wallet,
+    previous: i64,
+    new: i64,
+    note: String,
+}
+
+impl CorrectionFacts {
+    /// Returns the facts of a movement; `None` if it is no correction.
+    fn of(movement: &EntryKind) -> Option<Self> {
+        let EntryKind::Correct { id, of, what, wallet, previous_amount, new_amount, note, .. } = movement else {
+            return None;
+        };
+        let kind = match what {
+            CorrectedKind::Settle => "settle",
+            CorrectedKind::Grant => "grant",
+        };
+        let (previous, new) = (*previous_amount, *new_amount);
+        Some(Self { id: id.to_string(), entry: *of, kind, wallet: *wallet, previous, new, note: note.to_string() })
+    }
+
+    const fn is_increase(&self) -> bool {
+        self.new > self.previous
+    }
+
+    /// Returns a function that makes the change in the audit log, from the number of the correction's entry.
+    fn audited(self) -> impl FnOnce(u64) -> Value {
+        move |entry| {
+            let amounts = [self.previous, self.new].map(|amount| decimal_text(self.wallet, amount));
+            json!({ "entry": entry, "corrects": self.entry, "id": self.id, unit(self.wallet): amounts,
+                "note": self.note })
+        }
+    }
+}
+
+/// Reads the corrected entry, and builds the ledger movement that corrects it.
+async fn read_movement(
+    ledger: &Ledger,
+    request: CorrectionRequest,
+    actor: &str,
+) -> Result<(Arc<str>, EntryKind), ApiError> {
+    let (book, number) = (ledger.store.clone(), request.entry);
+    let found = run_blocking(move || {
+        let found = report::find_entry(&book, number)?;
+        // The EUR value of a part of a charge follows from the charge. A free charge has no amount to derive it from,
+        // so its tariff is read.
+        let unit = match found.as_ref().map(|entry| &entry.kind) {
+            Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
+                Some(rerate::unit_price(&book, &sale.terms, *wallet)?)
+            }
+            _ => None,
+        };
+        Ok((found, unit))
+    });
+    let (found, unit) = found.await?;
+    correction_act(found, unit, request, actor)
+}
+
+/// Builds the ledger movement that corrects an entry. `unit` is the price of one unit of the wallet in EUR; it is
+/// needed for a free charge only.
+fn correction_act(
+    found: Option<LedgerEntry>,
+    unit: Option<Decimal>,
+    wanted: CorrectionRequest,
+    by: &str,
+) -> Result<(Arc<str>, EntryKind), ApiError> {
+    let none = || ApiError::invalid("entry", "No charge or grant has this number.");
+    let is_of_account =
+        |entry: &LedgerEntry| wanted.account.as_ref().is_none_or(|account| **account == *entry.account);
+    let entry = found.filter(is_of_account).ok_or_else(none)?;
+    let (what, key, wallet, was, eur) = match &entry.kind {
+        EntryKind::Settle { key, wallet, amount, sale, .. } => {
+            (CorrectedKind::Settle, Some(key.clone()), *wallet, *amount, sale.eur)
+        }
+        EntryKind::Grant { wallet, amount, .. } => {
+            (CorrectedKind::Grant, None, *wallet, *amount, Decimal::ZERO)
+        }
+        _ => return Err(none()),
+    };
+    if wallet != wanted.wallet {
+        let field = if wallet == Wallet::Credits { "credits" } else { "kwh" };
+        return Err(ApiError::invalid(field, format!("This entry is in {}: give {field}.", wallet.name())));
+    }
+    let change = Decimal::from(was - wanted.instead);
+    let eur = match unit {
+        Some(unit) => unit.checked_mul(change),
+        None => eur.checked_mul(change).and_then(|eur| eur.checked_div(Decimal::from(was))),
+    };
+    let (id, note) = (wanted.id.into(), wanted.note.into());
+    let eur = eur.unwrap_or_default().round_dp(8);
+    let act = EntryKind::Correct {
+        id,
+        of: entry.seq,
+        what,
+        key,
+        wallet,
+        previous_amount: was,
+        new_amount: wanted.instead,
+        eur,
+        note,
+        by: by.into(),
+    };
+    Ok((entry.account, act))
+}
