@@ -1,6 +1,7 @@
 //! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
 //! triggers.
 
+use super::amount::{check_amounts, decimal_point};
 use super::answer::{self, ConsoleAnswer, refusal_notice, refused_form_blocks};
 use super::confirmation::{self, Confirmation};
 use super::flash::FlashMessage;
@@ -10,7 +11,7 @@ use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
 use http::Method;
 use penstock_catalog::ModelMatch;
-use penstock_console::{Block, Form, Language};
+use penstock_console::{Block, Form};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::sessions::SessionChange;
@@ -82,7 +83,11 @@ pub async fn answer(
         && !confirmation::is_confirmed(request)
     {
         let context = PageContext::for_form(console, backend, request, active);
-        return match confirmation.check(&context).await {
+        let checked = match check_amounts(request) {
+            Ok(()) => confirmation.check(&context).await,
+            refused => refused,
+        };
+        return match checked {
             Ok(()) => Ok(answer::redirect_answer(&confirmation.link(request))),
             Err(refusal) => {
                 let blocks = refusal_blocks(row, request, &id, &refusal);
@@ -96,7 +101,7 @@ pub async fn answer(
         return pages::render(console, backend, request, active, &page, status, notice).await;
     }
     let call = (row.build)(request, &id);
-    let called = match check_key(console, &call) {
+    let called = match check_amounts(request).and_then(|()| check_key(console, &call)) {
         Ok(()) => {
             let AdminCall { method, path, body } = call;
             let (actor, query) = (active.audit_actor(&request.address), Vec::new());
@@ -243,16 +248,6 @@ pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
     let filled =
         names.iter().map(|name| (*name, request.field(name).trim())).filter(|(_, value)| !value.is_empty());
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
-}
-
-/// Returns an amount with a decimal point, if it has the decimal comma of the language.
-pub fn decimal_point(text: &str, language: Language) -> String {
-    match text.split_once(',') {
-        Some((whole, decimals)) if language != Language::English && !text.contains('.') => {
-            format!("{whole}.{decimals}")
-        }
-        _ => text.to_owned(),
-    }
 }
 
 /// Returns the limits of a key as JSON, from its form. An empty field becomes `null`, which means no limit. The admin

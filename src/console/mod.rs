@@ -12,6 +12,7 @@
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;
+mod amount;
 mod answer;
 mod batches;
 mod confirmation;

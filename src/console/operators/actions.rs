@@ -4,8 +4,9 @@ use super::account_actions::{
     CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, RESUME_ACCOUNT, SUSPEND_ACCOUNT, account_path,
 };
 use crate::config::{ResolveEnv, diff_settings, load_text};
+use crate::console::amount::decimal_point;
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, completion_message, decimal_point, fields_json, member_text,
+    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text,
     new_key_json, new_secret_blocks, without_confirmation,
 };
 use crate::console::answer::ConsoleAnswer;

@@ -46,6 +46,7 @@ const EXCEPTIONS: &[&str] = &[
     "{year}-{month}-{date} {time} UTC",
     "{date}.{month}.{year}, {time} UTC",
     "{date}/{month}/{year} {time} UTC",
+    "{name}: {text} can mean thousands or decimals; write {whole}{decimals} or {whole},{decimals}.",
     "The role ",
     "name: expected a name",
     "scopes: expected at least one scope",
