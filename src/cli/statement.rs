@@ -73,7 +73,8 @@ fn statement_text(answer: &Value) -> String {
     let heading =
         ["", "REQUESTS", "FREE", "INPUT", "OUTPUT", "KWH", "G CO2E", "LITRES", "CREDITS", "KWH PAID", "EUR"];
     for account in accounts(answer) {
-        let line = |name: String, of: &Value| {
+        // The EUR of keys and models are exact, so that they add up; only the total is rounded.
+        let line = |name: String, of: &Value, eur: &str| {
             let columns = [
                 "requests",
                 "requests_not_charged",
@@ -87,13 +88,13 @@ fn statement_text(answer: &Value) -> String {
             ];
             let mut row = vec![name];
             row.extend(columns.map(|column| table_cell(of, column)));
-            row.push(table_cell(of, "eur_rounded"));
+            row.push(table_cell(of, eur));
             row
         };
         let list = |name: &str| account.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut rows = vec![line("all".to_owned(), account)];
-        rows.extend(list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key)));
-        rows.extend(list("models").iter().map(|model| line(table_cell(model, "model"), model)));
+        let mut rows = vec![line("all".to_owned(), account, "eur_rounded")];
+        rows.extend(list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key, "eur")));
+        rows.extend(list("models").iter().map(|model| line(table_cell(model, "model"), model, "eur")));
         let _ =
             write!(text, "\nAccount {}\n{}", table_cell(account, "account"), format_table(&heading, &rows));
         let (credits, kwh) = (table_cell(account, "granted_credits"), table_cell(account, "granted_kwh"));
@@ -124,4 +125,22 @@ pub fn csv_heading(columns: &[&str]) -> String {
 pub fn csv_row(columns: &[&str], of: &Value) -> String {
     let cells: Vec<String> = columns.iter().map(|column| table_cell(of, column)).collect();
     csv_line(cells.iter().map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_amounts_of_rows_are_exact_and_only_the_total_is_rounded() {
+        let row = |name: &str, value: &str, eur: &str| json!({ (name): value, "eur": eur, "eur_rounded": "0.00" });
+        let mut account = row("account", "acme", "0.0081");
+        account["eur_rounded"] = "0.01".into();
+        account["keys"] = json!([row("key", "a", "0.004"), row("key", "b", "0.0041")]);
+        let text = statement_text(&json!({ "month": "2026-11", "accounts": [account] }));
+        for (row, eur) in [("all ", " 0.01"), ("key a", " 0.004"), ("key b", " 0.0041")] {
+            assert!(text.lines().any(|line| line.starts_with(row) && line.trim_end().ends_with(eur)), "{row}: {text}");
+        }
+    }
 }

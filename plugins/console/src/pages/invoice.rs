@@ -198,7 +198,8 @@ fn with_cents(amount: &str) -> String {
     format!("{amount}{mark}{}", "0".repeat(2_usize.saturating_sub(decimals)))
 }
 
-fn amount(row: &Value) -> Cell {
+/// Cell with the exact EUR of a row.
+pub(super) fn amount(row: &Value) -> Cell {
     match row.get("eur").and_then(Value::as_str) {
         Some(amount) => Cell::number(Text::Exact(with_cents(amount), "")),
         None => Cell::number(exact_text(row, "eur", "")),

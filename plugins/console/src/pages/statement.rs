@@ -1,5 +1,6 @@
 //! Statement of a month for one account: page, form and CSV.
 
+use super::invoice::amount;
 use super::{exact_text, figure, percent_encode, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -71,12 +72,8 @@ pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>,
         Some(name) if !name.is_empty() => format!("{name} ({id})"),
         _ => id.to_owned(),
     };
-    blocks.push(Block::Table(sums_table(("Keys", "Key"), list(&account, "keys"), |row| {
-        name(&text(row, "key"))
-    })));
-    blocks.push(Block::Table(sums_table(("Models", "Model"), list(&account, "models"), |row| {
-        text(row, "model")
-    })));
+    blocks.push(Block::Table(sums_table(("Keys", "Key"), &account, "keys", |row| name(&text(row, "key")))));
+    blocks.push(Block::Table(sums_table(("Models", "Model"), &account, "models", |row| text(row, "model"))));
     let boundary = [
         ("boundary", "{0}"),
         ("methodologies", "Methodology: {0}"),
@@ -114,14 +111,17 @@ fn tiles(account: &Value) -> Vec<Tile> {
     ]
 }
 
+/// Table of the rows of a list and of their total. The EUR of the rows are exact, so that they add up; only the total is
+/// rounded.
 fn sums_table(
     (title, heading): (&'static str, &'static str),
-    list: &[Value],
+    account: &Value,
+    member: &str,
     name: impl Fn(&Value) -> String,
 ) -> Table {
-    let row = |row: &Value| {
+    let figures = |name: Text, row: &Value, eur: Cell| {
         vec![
-            Cell::text(name(row)),
+            Cell::text(name),
             quantity_cell(row, "requests", ""),
             quantity_cell(row, "input_tokens", ""),
             quantity_cell(row, "output_tokens", ""),
@@ -129,9 +129,15 @@ fn sums_table(
             quantity_cell(row, "carbon_g_co2e", "g"),
             quantity_cell(row, "water_liters", "l"),
             Cell::number(exact_text(row, "credits", "")),
-            Cell::number(exact_text(row, "eur_rounded", "")).with_exact(exact_text(row, "eur", "EUR")),
+            eur,
         ]
     };
+    let row = |row: &Value| figures(name(row).into(), row, amount(row));
+    let mut rows: Vec<_> = list(account, member).iter().map(row).collect();
+    if !rows.is_empty() {
+        let eur = Cell::number(exact_text(account, "eur_rounded", "")).with_exact(exact_text(account, "eur", "EUR"));
+        rows.push(figures("Total".into(), account, eur));
+    }
     Table {
         title: title.into(),
         headings: vec![
@@ -145,7 +151,7 @@ fn sums_table(
             "Credits",
             "EUR",
         ],
-        rows: list.iter().map(row).collect(),
+        rows,
         empty_text: "Nothing is recorded in this month.",
         next: None,
         is_screen_only: false,
@@ -230,6 +236,15 @@ mod tests {
         );
         assert!(lines[2].starts_with("2026-11;key;acme;k1;\"Büro; 1\";;1;"), "{text}");
         assert!(lines[3].starts_with("2026-11;model;acme;;;m;1;"), "{text}");
+    }
+
+    #[test]
+    fn the_amounts_of_rows_are_exact_and_only_the_total_is_rounded() {
+        let row = |key: &str, eur: &str| json!({ "key": key, "eur": eur, "eur_rounded": "0.00" });
+        let account = json!({ "eur": "0.0081", "eur_rounded": "0.01", "keys": [row("a", "0.004"), row("b", "0.0041")] });
+        let table = sums_table(("Keys", "Key"), &account, "keys", |row| text(row, "key"));
+        let amounts = table.rows.iter().map(|row| row.last().unwrap().text.render(crate::Language::English));
+        assert_eq!(amounts.collect::<Vec<_>>(), ["0.004", "0.0041", "0.01"]);
     }
 
     #[test]
