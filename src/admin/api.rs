@@ -53,7 +53,8 @@ impl ConsoleBackend for AdminApi {
         let (route, id) = routes::find(&method, &path)?;
         self.check_store()?;
         let now = self.app.clock.unix_seconds();
-        let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now };
+        let file_retention = self.app.expiry_check().retention;
+        let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now, file_retention };
         match route.handler {
             RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,
             RouteHandler::Ledger(work) => match work(&self.app.stores, &self.app.ledger, &asked).await? {

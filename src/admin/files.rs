@@ -4,6 +4,7 @@ use super::openapi::{answer_schema, page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
+use crate::storage::files::ExpiryCheck;
 use crate::storage::stores::{Stores, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStore};
@@ -57,7 +58,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     };
     let found = found.map_err(store_refusal)?;
     let wanted = |record: &&FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
-    let data: Vec<Value> = found.files.iter().filter(wanted).map(file_json).collect();
+    let data: Vec<Value> = found.files.iter().filter(wanted).map(|record| file_json(record, asked)).collect();
     let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
@@ -93,7 +94,7 @@ fn files_of_account(
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
-    Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?)))
+    Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?, asked)))
 }
 
 async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
@@ -115,7 +116,8 @@ fn file_not_found() -> ApiError {
 }
 
 /// Returns a file as the admin API shows it. Times are Unix seconds.
-fn file_json(record: &FileRecord) -> Value {
+fn file_json(record: &FileRecord, asked: &AdminRequest) -> Value {
+    let expiry = ExpiryCheck { now: asked.now, retention: asked.file_retention };
     json!({
         "id": record.id,
         "account": record.account,
@@ -126,7 +128,7 @@ fn file_json(record: &FileRecord) -> Value {
         "lines": record.lines,
         "status": record.status.name(),
         "created": record.created_at,
-        "expires": record.expires_at,
+        "expires": expiry.expires_at(record),
         "sha256": record.sha256,
     })
 }
@@ -138,8 +140,8 @@ mod tests {
     use penstock_storage::files::{FilePurpose, FileStatus};
 
     #[test]
-    fn a_file_has_the_members_that_the_document_names() {
-        let record = FileRecord {
+    fn a_file_has_the_members_that_the_document_names_and_the_end_of_its_retention() {
+        let mut record = FileRecord {
             id: "file-1".to_owned(),
             key: "k".to_owned(),
             account: "a".to_owned(),
@@ -156,7 +158,15 @@ mod tests {
             lines: 1,
             url: None,
         };
-        let object = file_json(&record);
+        let mut request = AdminRequest { now: 5, ..AdminRequest::default() };
+        let object = file_json(&record, &request);
+        assert_eq!(object.get("expires"), Some(&Value::Null));
+        request.file_retention = Some(100);
+        assert_eq!(file_json(&record, &request).get("expires"), Some(&json!(101)));
+        record.finished_at = Some(11);
+        assert_eq!(file_json(&record, &request).get("expires"), Some(&json!(111)));
+        record.expires_at = Some(50);
+        assert_eq!(file_json(&record, &request).get("expires"), Some(&json!(50)));
         let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(names, FILE_MEMBERS);
     }

@@ -249,6 +249,7 @@ impl AdminListener {
             body: read_body(session).await?,
             actor: who,
             now: self.api.app.clock.unix_seconds(),
+            file_retention: self.api.app.expiry_check().retention,
         })
     }
 }

@@ -24,6 +24,8 @@ pub struct AdminRequest {
     pub actor: String,
     /// Current time in Unix seconds.
     pub now: u64,
+    /// Retention period of files in seconds; `None` without a limit, and without a running gateway.
+    pub file_retention: Option<u64>,
 }
 
 /// Response to an admin request, with its effect on the key cache.

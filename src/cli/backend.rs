@@ -63,6 +63,7 @@ impl AdminBackend {
                     body: body.cloned().unwrap_or_else(|| json!({})),
                     actor: format!("{} on the store", cli_actor()),
                     now: unix_now(),
+                    file_retention: None,
                 };
                 work(vault, &asked).map(|done| done.answer).map_err(to_message)
             }

@@ -112,6 +112,7 @@ impl LedgerBackend {
             body: body.cloned().unwrap_or_else(|| json!({})),
             actor: format!("{} on the store", cli_actor()),
             now: unix_now(),
+            file_retention: None,
         };
         runtime.block_on(work(vault, ledger, &asked)).map_err(refusal_message)
     }
