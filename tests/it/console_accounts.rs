@@ -218,7 +218,7 @@ async fn a_change_of_an_account_or_a_user_that_another_person_changed_meanwhile_
             "/admin/users/vic",
             ("role", "operator"),
             json!({"role": "finance"}),
-            ("role", "has Finance: accounts, balances, grants here now"),
+            ("role", "has Finance here now"),
         ),
     ] {
         let text = ada.get(page).await.text();

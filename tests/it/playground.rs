@@ -84,7 +84,7 @@ async fn a_request_of_the_page_is_charged_once_like_any_other_of_its_key() {
     }
     assert_eq!((&settled[0]["key"], &settled[0]["account"]), (&json!(id), &json!("acme")));
     let eur: f64 = settled[0]["eur"].as_str().unwrap().parse().unwrap();
-    let shown = tile(&asked, "Cost").split('\u{202f}').next().unwrap().parse::<f64>().unwrap();
+    let shown = tile(&asked, "Cost").split_whitespace().next().unwrap().parse::<f64>().unwrap();
     assert!((shown - eur).abs() <= eur * 0.006, "the page shows {shown}, the ledger has {eur}");
     let reserved = all.iter().filter(|entry| entry["act"] == "reserve").count();
     assert_eq!(reserved, 2, "credits were reserved for both: {all:?}");

@@ -151,10 +151,18 @@ impl Cell {
             ("blank", is_blank),
             ("action", self.action.is_some()),
             ("time", matches!(self.text, Text::Time(_))),
+            ("day", matches!(self.text, Text::Day(_) | Text::MonthDay(_) | Text::Month(_))),
+            ("long", self.has_long_word()),
         ];
         let state = Some(self.state.class()).filter(|class| !class.is_empty());
         let shown = kinds.into_iter().filter_map(|(class, is_shown)| is_shown.then_some(class));
         shown.chain(state).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns true if the cell has a name that is too long for a column and has no place for a line break.
+    fn has_long_word(&self) -> bool {
+        let Text::Data(text) = &self.text else { return false };
+        text.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD)
     }
 
     /// Sets the state that the cell shows besides its text.
@@ -174,6 +182,10 @@ impl Cell {
 
 /// Number of columns that fit on a narrow screen.
 const STACKED_COLUMNS: usize = 2;
+/// Number of columns that fit on a screen of medium width.
+const WIDE_COLUMNS: usize = 8;
+/// Number of characters without a space that fit into a column.
+const LONG_WORD: usize = 20;
 
 /// Row of a table.
 pub type Row = Vec<Cell>;
@@ -199,6 +211,11 @@ impl Table {
     /// Returns true if narrow screens show each row as a list of its cells with their headings.
     pub(crate) const fn is_stacked(&self) -> bool {
         self.headings.len() > STACKED_COLUMNS
+    }
+
+    /// Returns true if screens of medium width show each row as a list too.
+    pub(crate) const fn is_wide(&self) -> bool {
+        self.headings.len() > WIDE_COLUMNS
     }
 
     /// Returns the heading of a column.

@@ -24,6 +24,8 @@ pub enum Text {
     Day(String),
     /// Day without its year.
     MonthDay(String),
+    /// Month, such as `2026-11`.
+    Month(String),
 }
 
 impl Default for Text {
@@ -98,9 +100,21 @@ impl Text {
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Template(text, _) => text.is_empty(),
-            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::MonthDay(text) => text.is_empty(),
+            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::MonthDay(text) | Self::Month(text) => {
+                text.is_empty()
+            }
             Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
         }
+    }
+
+    /// Returns the text for a narrow element: a line may end between a number and its unit.
+    pub(crate) fn render_wrapping(&self, language: Language) -> Cow<'_, str> {
+        let rendered = self.render(language);
+        let parts = match self {
+            Self::Quantity(_, unit) | Self::Exact(_, unit) if !unit.is_empty() => rendered.rsplit_once('\u{202f}'),
+            _ => None,
+        };
+        parts.map(|(number, unit)| format!("{number} {unit}").into()).unwrap_or(rendered)
     }
 
     /// Returns the text, translated and formatted for a language.
@@ -119,6 +133,7 @@ impl Text {
             Self::Time(time) => timestamp(time, language),
             Self::Day(day) => format_day(day, language, true),
             Self::MonthDay(day) => format_day(day, language, false),
+            Self::Month(month) => format_month(month, language),
         }
     }
 }
@@ -165,6 +180,15 @@ fn format_day(day: &str, language: Language, with_year: bool) -> Cow<'_, str> {
         (Language::German, false) => format!("{date}.{month}.").into(),
         (Language::French, true) => format!("{date}/{month}/{year}").into(),
         (Language::French, false) => format!("{date}/{month}").into(),
+    }
+}
+
+fn format_month(text: &str, language: Language) -> Cow<'_, str> {
+    let parts = text.split_once('-').filter(|(_, month)| !month.contains('-'));
+    match (parts, language) {
+        (None, _) | (_, Language::English) => text.into(),
+        (Some((year, month)), Language::German) => format!("{month}.{year}").into(),
+        (Some((year, month)), Language::French) => format!("{month}/{year}").into(),
     }
 }
 
@@ -237,6 +261,8 @@ mod tests {
             (Text::Day("2026-11-05".into()), "2026-11-05", "05.11.2026", "05/11/2026"),
             (Text::MonthDay("2026-11-05".into()), "11-05", "05.11.", "05/11"),
             (Text::Day("soon".into()), "soon", "soon", "soon"),
+            (Text::Month("2026-11".into()), "2026-11", "11.2026", "11/2026"),
+            (Text::Month("soon".into()), "soon", "soon", "soon"),
             (
                 Text::Time("2026-10-26T07:33:20Z".into()),
                 "2026-10-26 07:33:20 UTC",
@@ -248,6 +274,14 @@ mod tests {
             assert_eq!(text.render(Language::German), german);
             assert_eq!(text.render(Language::French), french);
         }
+    }
+
+    #[test]
+    fn a_line_of_a_narrow_element_may_end_before_a_unit_only() {
+        let text = Text::Exact("995911".to_owned(), "credits");
+        assert_eq!(text.render_wrapping(Language::German), "995\u{202f}911 Credits");
+        assert_eq!(Text::Exact("995911".to_owned(), "").render_wrapping(Language::German), "995\u{202f}911");
+        assert_eq!(Text::Data("a b".to_owned()).render_wrapping(Language::German), "a b");
     }
 
     #[test]

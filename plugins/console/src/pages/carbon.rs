@@ -179,8 +179,12 @@ fn metric_table(report: &Value, total: &Value) -> Table {
 
 fn group_table(rows: &[Value], title: &'static str, heading: &'static str, name: &str) -> Table {
     let row = |one: &Value| {
-        let group = text(one, name);
-        let group = if group.is_empty() { "not answered".into() } else { Text::Data(group) };
+        let group = match (name, text(one, name)) {
+            (_, group) if group.is_empty() => "not answered".into(),
+            ("month", month) => Text::Month(month),
+            ("country", country) => Text::Word(country),
+            (_, group) => Text::Data(group),
+        };
         vec![
             Cell::text(group),
             quantity_cell(one, "requests", ""),

@@ -151,19 +151,17 @@ pub fn account_state_form(account: &Value) -> Form {
 }
 
 /// Roles of the console that a user can be given; a user of an account stays one.
-const CONSOLE_ROLES: [(&str, &str); 4] = [
-    ("viewer", "Viewer: reads what operators see, no money"),
-    ("operator", "Operator: providers, configuration, batches, files"),
-    ("finance", "Finance: accounts, balances, grants"),
-    ("admin", "Administrator: everything, and the users"),
-];
+const CONSOLE_ROLES: [(&str, &str); 4] =
+    [("viewer", "Viewer"), ("operator", "Operator"), ("finance", "Finance"), ("admin", "Administrator")];
+/// Role of a user of an account.
+const HOLDER_ROLE: (&str, &str) = ("account", "Account holder");
 
 /// Form that changes the role of a user.
 #[must_use]
 pub fn user_role_form(user: &Value) -> Form {
     let (name, role) = (text(user, "name"), text(user, "role"));
     let roles: &[(&str, &'static str)] = match &*role {
-        "account" => &[("account", "Account holder: the dashboard of one account")],
+        "account" => &[HOLDER_ROLE],
         _ => &CONSOLE_ROLES,
     };
     Form::new(format!("/console/users/{}/role", percent_encode(&name)), "Change the role", "Save")
@@ -179,16 +177,13 @@ pub fn user_role_form(user: &Value) -> Form {
 /// Form that invites a user.
 #[must_use]
 pub fn invite_user_form() -> Form {
-    let roles = [
-        ("viewer", "Viewer: reads what operators see, no money"),
-        ("operator", "Operator: providers, configuration, batches, files"),
-        ("finance", "Finance: accounts, balances, grants"),
-        ("admin", "Administrator: everything, and the users"),
-        ("account", "Account holder: the dashboard of one account"),
-    ];
+    let [viewer, operator, finance, admin] = CONSOLE_ROLES;
+    let roles = [viewer, operator, finance, admin, HOLDER_ROLE];
     Form::new("/console/users", "Invite a user", "Invite")
         .with_field(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
-        .with_field(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer"))
+        .with_field(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer").help(
+            "Viewer: reads what operators see, no money. Operator: providers, configuration, batches, files. Finance: accounts, balances, grants. Administrator: everything, and the users. Account holder: the dashboard of one account.",
+        ))
         .with_field(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
 }
 
@@ -226,7 +221,7 @@ mod tests {
         refused.restore_values(&sent, Some(("version", "The user was changed.")));
         assert!(refused.has_version_conflict() && !refused.has_error(), "a hidden field marks nothing");
         refused.show_stored_values(&user_role_form(&user("finance", "two")));
-        let expected = "The stored version has Finance: accounts, balances, grants here now.";
+        let expected = "The stored version has Finance here now.";
         assert_eq!(errors(&refused), [("role", expected.to_owned())]);
         assert!(refused.fields.iter().any(|field| field.name == "version" && field.value == "two"));
         assert!(refused.fields.iter().any(|field| field.name == "role" && field.value == "viewer"));
