@@ -5,11 +5,14 @@
 mod error_signals;
 #[cfg(test)]
 mod in_band_tests;
+mod inline_media;
 #[cfg(test)]
 mod named_member_tests;
 mod number_phrases;
 mod phrases;
 mod sanitized_message;
+#[cfg(test)]
+mod sanitized_message_tests;
 #[cfg(test)]
 mod tests;
 mod token_numbers;

@@ -3,6 +3,7 @@
 //! Each word is checked: addresses, paths, keys, ids and everything that is not plain text are removed, and so is every
 //! word that occurs in the request, except common words of error messages.
 
+use super::inline_media::is_inline_media;
 use penstock_json_scan::json;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -15,8 +16,6 @@ const MAX_MESSAGE_CHARS: usize = 300;
 /// Maximum total bytes of the texts in a request. For a larger request nothing is compared, and no message is passed
 /// on.
 const MAX_REQUEST_TEXT_BYTES: usize = 1 << 20;
-/// Minimum bytes of a text without spaces that is treated as inline media.
-const MIN_MEDIA_BYTES: usize = 4096;
 /// Replacement for removed words.
 const ELLIPSIS: &str = "…";
 
@@ -209,16 +208,13 @@ fn request_texts(request: &[u8]) -> Option<String> {
         if depth == 1 && !is_key && is_of_api {
             continue;
         }
-        let is_media = inside.len() > MIN_MEDIA_BYTES
-            && !inside.get(..MIN_MEDIA_BYTES).is_some_and(|head| head.contains(&b' '));
-        if is_media {
+        if is_inline_media(inside) {
             continue;
         }
         if out.len() + inside.len() > MAX_REQUEST_TEXT_BYTES {
             return None;
         }
-        out.push_str(&json::unescape_lossy(inside).unwrap_or_default().to_lowercase());
-        out.push('\n');
+        push_text(inside, &mut out);
     }
     Some(out)
 }
@@ -236,6 +232,36 @@ fn depth_after(depth: usize, between: &[u8]) -> usize {
 fn is_word(text: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     !text.is_empty() && text.len() <= MAX_WORD_BYTES && text.iter().all(is_part)
+}
+
+/// Appends the text inside a JSON string. JSON inside it, such as the arguments of a call, may escape letters once more.
+fn push_text(inside: &[u8], out: &mut String) {
+    let text = json::unescape_lossy(inside).unwrap_or_default();
+    out.push_str(&text.to_lowercase());
+    out.push('\n');
+    if text.contains("\\u") {
+        let units = text.split("\\u").skip(1).filter_map(|rest| rest.get(..4));
+        let units = units.filter_map(|digits| u16::from_str_radix(digits, 16).ok());
+        let letters = char::decode_utf16(units).map(|letter| letter.unwrap_or(' '));
+        out.extend(letters.flat_map(char::to_lowercase));
+        out.push('\n');
+    }
+}
+
+/// Returns true for a letter of a script that has no blanks between words: Thai, Lao, Burmese, Khmer, Chinese and
+/// Japanese.
+pub(super) fn is_unspaced(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{0e00}'..='\u{0eff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{2e80}'..='\u{312f}'
+            | '\u{31a0}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff66}'..='\u{ff9f}'
+            | '\u{20000}'..='\u{3ffff}'
+    )
 }
 
 /// Returns true if a word of the message may be passed on.
@@ -305,12 +331,14 @@ impl<'t> RequestTexts<'t> {
 
     /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats
     /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
-    /// one of their words; a word with letters beyond ASCII, if any three consecutive letters of it occur in them.
+    /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur in
+    /// them; two are enough in a script without blanks, because the word may be a whole sentence there.
     fn contain(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();
-            let mut parts = letters.windows(3.min(letters.len()));
-            return parts.any(|part| self.text.contains(&part.iter().collect::<String>()));
+            let occurs = |part: &[char]| self.text.contains(&part.iter().collect::<String>());
+            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced) && occurs(pair);
+            return letters.windows(3.min(letters.len())).any(occurs) || letters.windows(2).any(is_pair);
         }
         if word.len() >= MIN_PART_LETTERS {
             return self.text.contains(word) || self.has_word_inside(word);
