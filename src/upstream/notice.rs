@@ -86,7 +86,7 @@ impl FailureCategory {
             Self::Unreachable => "Check `base_url`, the network and the provider's status.",
             Self::Key => "Check the provider's `api_key` and its permissions.",
             Self::Name => {
-                "Check the offer's `name` and the provider's `base_url`: the provider returned status 404."
+                "Check the offer's `name` and the provider's `base_url`: the provider does not know one of them."
             }
             Self::Unpaid => "Check the balance of the gateway's own account at the provider.",
             Self::Exhausted => {

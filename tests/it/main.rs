@@ -113,6 +113,7 @@ mod privacy;
 mod process;
 mod provider_concurrency;
 mod provider_errors;
+mod provider_faults;
 mod provider_streams;
 mod public_listener;
 mod published_footprints;

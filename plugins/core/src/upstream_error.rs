@@ -142,9 +142,12 @@ impl RefusedMembers {
 pub struct UpstreamError {
     /// Kind of the failure.
     pub kind: UpstreamErrorKind,
-    /// Error for the client if the caller is at fault; such a failure is never retried and never counts against the
+    /// Error for the client if the caller is at fault; such a failure is not retried and never counts against the
     /// provider.
     pub api_error: Option<Box<ApiError>>,
+    /// True if the failure may also be that of the provider: another provider is asked, and `api_error` is sent only if
+    /// all of them fail.
+    pub may_be_provider: bool,
     /// Delay that the provider requested before the next request.
     pub retry_after: Option<Duration>,
     /// Tokens of the context window left for the answer, as counted by the provider, if the request asked for more.
@@ -166,6 +169,7 @@ impl UpstreamError {
         Self {
             kind,
             api_error: None,
+            may_be_provider: false,
             retry_after: None,
             remaining_tokens: None,
             max_output: None,

@@ -3,6 +3,7 @@
 //! Only common words of a provider's message are passed on: no address, key or id, and no words from the request.
 
 mod error_signals;
+mod failed_request;
 #[cfg(test)]
 mod in_band_tests;
 mod inline_media;
@@ -10,18 +11,25 @@ mod inline_media;
 mod named_member_tests;
 mod number_phrases;
 mod phrases;
+#[cfg(test)]
+mod provider_fault_tests;
+mod provider_faults;
+mod request_echo;
 mod sanitized_message;
 #[cfg(test)]
 mod sanitized_message_tests;
 #[cfg(test)]
 mod tests;
 mod token_numbers;
+#[cfg(test)]
+mod truncated_call_tests;
 mod truncated_calls;
 mod unknown_member;
 #[cfg(test)]
 mod wording_tests;
 
 use error_signals::ErrorSignals;
+pub use failed_request::{FailedRequest, join_sent_body};
 use penstock_core::{
     ApiError, Dialect, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
 };
@@ -31,50 +39,57 @@ use std::time::Duration;
 const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 
 /// Classifies a provider's error response. `retry_after` is in seconds (the caller converts a date); `model_window` is
-/// the model's context window in the catalogue, 0 if it is unknown; `request` is the body that the provider received.
+/// the model's context window in the catalogue, 0 if it is unknown.
 ///
 /// Statuses 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of
-/// the provider; any other 4xx is a client error, with its own code for a full context window and for refused content.
-/// A status of 500 to 503 is a client error too if its text is about the length of the input or about a history that
-/// the engine cannot read. If the history has a truncated tool call, any 500 is a client error, and so is a 501 to 503
-/// whose text is about arguments.
+/// the provider; any other 4xx is a client error, with its own code for a full context window and for refused content,
+/// unless its code or text is about the gateway's own account, a rate limit or an overload. A status of 424 or 500 to
+/// 503 is a client error too if its text is about the length of the input, the limit on generated tokens, or a history
+/// that the engine cannot read. If the history has a truncated tool call, a 500 to 503 whose text is about arguments is a
+/// client error, and any other 500 may be one.
 #[must_use]
-pub fn classify_error(
+pub fn classify_error<'r>(
     _provider: Dialect,
     status: u16,
     retry_after: Option<&str>,
     body: &[u8],
     model_window: u64,
-    request: &[u8],
+    request: impl Into<FailedRequest<'r>>,
 ) -> UpstreamError {
-    let kind = match status {
-        401..=404 => UpstreamErrorKind::Credentials(status),
-        400 | 405..=407 | 410..=424 | 426..=428 | 430..=499 => {
-            return client_error(
-                &ErrorSignals::read(body).with_request(request),
-                status,
-                body,
-                model_window,
-                request,
-            );
-        }
-        500..=503 => {
-            let about = ErrorSignals::read(body).with_request(request);
-            if about.is_length_failure() || about.is_history_failure() {
-                return client_error(&about, status, body, model_window, request);
+    let request = request.into();
+    let error = match status {
+        401..=404 => UpstreamError::new(UpstreamErrorKind::Credentials(status)),
+        400 | 405..=407 | 410..=423 | 426..=428 | 430..=499 => {
+            let about = ErrorSignals::read(body).with_request(request.sent);
+            match about.provider_fault(request.sent) {
+                Some(kind) if !about.is_content_refused() => UpstreamError::new(kind),
+                _ => return client_error(&about, status, body, model_window, request.sent),
             }
-            let is_about_calls = status == 500 || about.is_call_failure();
-            if is_about_calls && let Some(at) = truncated_calls::find_truncated_call(request) {
-                let sentence = format!(
-                    "{at}: the arguments are no JSON object, and the model's provider fails on them."
-                );
-                return UpstreamError::caller_error(ApiError::invalid(at, sentence));
-            }
-            UpstreamErrorKind::Status(status)
         }
-        _ => UpstreamErrorKind::Status(status),
+        424 | 500..=503 => match engine_failure(status, body, model_window, &request) {
+            error if error.kind == UpstreamErrorKind::Caller => return error,
+            error => error,
+        },
+        _ => UpstreamError::new(UpstreamErrorKind::Status(status)),
     };
-    UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..UpstreamError::new(kind) }
+    UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..error }
+}
+
+/// Classifies an error with a status by which engines report their own failures, and also requests that they cannot
+/// process.
+fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedRequest<'_>) -> UpstreamError {
+    let about = ErrorSignals::read(body).with_request(request.sent);
+    let may_exceed = |stated: Option<u64>| request.may_exceed(stated.unwrap_or(model_window));
+    if about.is_length_failure(may_exceed) || about.is_history_failure() || about.is_output_cap_failure() {
+        return client_error(&about, status, body, model_window, request.sent);
+    }
+    let failed = UpstreamError::new(UpstreamErrorKind::Status(status));
+    let is_about_calls = about.is_call_failure();
+    if (is_about_calls || status == 500) && truncated_calls::find_truncated_call(request.sent).is_some() {
+        let refusal = truncated_calls::call_error(request.client);
+        return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
+    }
+    failed
 }
 
 /// Returns the client error of a response.
@@ -98,7 +113,7 @@ fn client_error(
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {detail}").into();
     }
-    let max_output = about.max_output_tokens().filter(|_| matches!(status, 400 | 422));
+    let max_output = about.max_output_tokens().filter(|_| matches!(status, 400 | 422 | 424 | 500..=503));
     UpstreamError {
         remaining_tokens: remaining_tokens(about, model_window),
         max_output,
@@ -111,11 +126,13 @@ fn client_error(
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. The error is a client error only if it is about the context
-/// window or refused content; [`classify_in_band_error`] adds the numbers of the model, and decides with the request
-/// about other errors. An error that states a timeout or a rate limit gets the kind of that status.
+/// window or refused content, and states no failure of the provider; [`classify_in_band_error`] adds the numbers of the
+/// model, and decides with the request about other errors. An error that states a timeout
+/// or a rate limit gets the kind of that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
-    let error = if about.is_window_exceeded() || about.is_content_refused() {
+    let is_refusal = about.is_window_exceeded() || about.is_content_refused();
+    let error = if is_refusal && !error_signals::states_server_error(body) {
         UpstreamError::caller_error(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
@@ -135,13 +152,36 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
 const MAX_IN_BAND_BYTES: usize = 16 << 10;
 
 /// Classifies an error object from a successful response as if the provider had sent it with an error status: with the
-/// status that the object contains, or else 500. An error that is not the client's stays unchanged.
+/// status that the object contains, or else 500. A failure of the provider keeps the kind of an error in a response,
+/// unless the text is about the gateway's own account, a rate limit or an overload.
 #[must_use]
-pub fn classify_in_band_error(mut error: UpstreamError, model_window: u64, request: &[u8]) -> UpstreamError {
+pub fn classify_in_band_error<'r>(
+    mut error: UpstreamError,
+    model_window: u64,
+    request: impl Into<FailedRequest<'r>>,
+) -> UpstreamError {
     let Some(body) = error.in_band_body.take() else { return error };
+    let request = request.into();
     let status = error_signals::in_band_status(&body);
+    let about = ErrorSignals::read(&body).with_request(request.sent);
+    let is_refused = about.is_content_refused() && !error_signals::states_server_error(&body);
+    if is_refused {
+        return client_error(&about, status, &body, model_window, request.sent);
+    }
+    if let Some(kind) = about.provider_fault(request.sent).filter(|_| !is_timeout(error.kind)) {
+        return UpstreamError::new(kind);
+    }
     let as_status = classify_error(Dialect::Chat, status, None, &body, model_window, request);
-    if as_status.kind == UpstreamErrorKind::Caller { as_status } else { error }
+    match (as_status.kind, error.kind) {
+        (UpstreamErrorKind::Caller, _) => as_status,
+        (_, UpstreamErrorKind::Caller) => UpstreamError::new(UpstreamErrorKind::InBandError),
+        _ => error,
+    }
+}
+
+/// Returns true for the kind of a status that states a timeout.
+fn is_timeout(kind: UpstreamErrorKind) -> bool {
+    matches!(kind, UpstreamErrorKind::Status(status) if is_timeout_status(status))
 }
 
 /// Returns the number of tokens that the context window leaves for the answer, if the input fits but the requested

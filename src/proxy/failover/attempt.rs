@@ -19,6 +19,8 @@ use penstock_core::{
     ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
     UpstreamRequest,
 };
+use penstock_dialect::FailedRequest;
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,7 +145,8 @@ async fn try_connection(
     let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
     if status != 200 {
-        return Err((Box::pin(read_error(run, offer, wire_format, (upstream, decoder), status)).await, 0));
+        let error = read_error(run, offer, (wire_format, call), (upstream, decoder), status);
+        return Err((Box::pin(error).await, 0));
     }
     let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
     Ok(UpstreamResponse { exchange: upstream, decoder, until })
@@ -188,7 +191,7 @@ async fn send(
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    wire_format: WireFormat,
+    (wire_format, call): (WireFormat, &UpstreamRequest),
     (mut upstream, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
     status: u16,
 ) -> AttemptError {
@@ -223,7 +226,9 @@ async fn read_error(
         upstream.return_to_pool().await;
     }
     let window = offer.offer.context_length;
-    let (dialect, request) = (wire_format.dialect(), &run.request.body);
+    let sent = sent_body(call);
+    let request = failed_request(run, &sent);
+    let dialect = wire_format.dialect();
     let mut fault =
         penstock_dialect::classify_error(dialect, status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
@@ -243,12 +248,31 @@ pub fn classify_in_band_error(
         AttemptError::Fault(fault) if !run.progress.has_content() => fault,
         error => return error,
     };
+    if fault.in_band_body.is_none() {
+        return AttemptError::Fault(fault);
+    }
     let window = offer.offer.context_length;
-    let mut fault = penstock_dialect::classify_in_band_error(fault, window, &run.request.body);
+    // The request is built again, because it is not stored while the response is read.
+    let calls = run.calls(offer, ExtraMembers::NONE).unwrap_or_default();
+    let sent = match calls.as_slice() {
+        [call] => sent_body(call),
+        _ => Cow::Borrowed(&run.request.body[..]),
+    };
+    let mut fault = penstock_dialect::classify_in_band_error(fault, window, failed_request(run, &sent));
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
     }
     AttemptError::Fault(fault)
+}
+
+/// Returns the body of a request as it was sent.
+fn sent_body(call: &UpstreamRequest) -> Cow<'_, [u8]> {
+    penstock_dialect::join_sent_body(&call.body, call.content_type == "application/json")
+}
+
+/// Returns the request for the classification of its error.
+fn failed_request<'r>(run: &'r FailoverRun<'_, '_>, sent: &'r [u8]) -> FailedRequest<'r> {
+    FailedRequest { sent, client: &run.request.body, max_input_tokens: run.request.max_input_tokens() }
 }
 
 /// Removes the provider's key and the values of its configured headers from the provider's error message, because some

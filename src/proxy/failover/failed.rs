@@ -90,6 +90,16 @@ impl FailoverRun<'_, '_> {
                 self.incompatible = Some(*refusal);
                 Some(course.on_skipped(now))
             }
+            // The refusal is sent only if no other offer answers, and each of them failed for a reason of the request.
+            AttemptError::Fault(UpstreamError {
+                api_error: Some(refusal), may_be_provider: true, ..
+            }) if !self.progress.has_content() => {
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+                self.record_failed_energy(offer);
+                attempt::log_provider_refusal(self, offer, &refusal);
+                self.incompatible = Some(*refusal);
+                Some(course.on_skipped(now))
+            }
             AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
         }
     }

@@ -162,7 +162,11 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns the upstream requests to the offer without these members, in addition to those omitted before.
-    fn calls(&self, offer: &OfferState, without: ExtraMembers) -> Result<Vec<UpstreamRequest>, ApiError> {
+    pub(super) fn calls(
+        &self,
+        offer: &OfferState,
+        without: ExtraMembers,
+    ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let unsupported = || ApiError::new(ErrorCode::Unsupported);
         let wire_format = attempt::wire_format(self, offer).map_err(|_| unsupported())?;
         let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);

@@ -1,8 +1,9 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::phrases::{
-    CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES,
-    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES, UNKNOWN_MEMBER_PHRASES, WINDOW_PHRASES,
+    BUSY_PHRASES, CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES,
+    HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES,
+    UNKNOWN_MEMBER_PHRASES, WINDOW_PHRASES,
 };
 use super::token_numbers::number_after;
 use super::unknown_member;
@@ -21,6 +22,8 @@ pub(super) struct ErrorSignals {
     param: Option<String>,
     /// Texts of the error (such as message, type and code), in lower case.
     pub(super) text: String,
+    /// Values of the members for codes and types, in lower case.
+    codes: Vec<String>,
     /// True if the error names the member that it refuses, known or not.
     is_member_named: bool,
     /// True if the request itself limits the generated tokens to 0.
@@ -48,6 +51,7 @@ impl ErrorSignals {
             param: param.map(str::to_owned),
             is_member_named: unknown_member::is_member_named(error, &text),
             text,
+            codes: [error, &value].into_iter().flat_map(stated_codes).collect(),
             is_zero_requested: false,
             reported_window: number("n_ctx"),
             reported_input: number("n_prompt_tokens"),
@@ -61,17 +65,33 @@ impl ErrorSignals {
     }
 
     /// Returns true if an engine failed because of the length of the input. A word about the context window is not
-    /// enough, because a failed engine may mention it for other reasons.
-    pub(super) fn is_length_failure(&self) -> bool {
-        let about = self.window_overflow().is_some()
-            || self.stated_excess().is_some()
-            || (self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES));
-        about && !self.contains_any(RATE_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    /// enough, because a failed engine may mention it for other reasons. A message without any count of the input is
+    /// believed only if the input may have exceeded the window.
+    pub(super) fn is_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
+        let is_stated = self.window_overflow().is_some() || self.stated_excess().is_some();
+        let is_vetoed =
+            [RATE_PHRASES, OUT_OF_MEMORY_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words));
+        let about = || self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES);
+        let is_possible = || self.input_tokens().is_some() || may_exceed(self.context_window());
+        !is_vetoed && (is_stated || about() && is_possible())
+    }
+
+    /// Returns true if a member for codes has this value.
+    pub(super) fn has_code(&self, code: &str) -> bool {
+        self.codes.iter().any(|stated| stated == code)
     }
 
     /// Returns true if an engine failed because of a history or content that it cannot read.
     pub(super) fn is_history_failure(&self) -> bool {
         self.contains_any(HISTORY_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    /// Returns true if an engine failed because of a limit on generated tokens above its own.
+    pub(super) fn is_output_cap_failure(&self) -> bool {
+        let is_vetoed = || {
+            [RATE_PHRASES, OUT_OF_MEMORY_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words))
+        };
+        self.max_output_tokens().is_some() && !is_vetoed()
     }
 
     /// Returns true if an engine failed because of the arguments of a call.
@@ -105,9 +125,9 @@ impl ErrorSignals {
         ])
     }
 
-    /// Returns true if the provider refuses the content.
+    /// Returns true if the provider refuses the content, and not if it could not check the content.
     pub(super) fn is_content_refused(&self) -> bool {
-        self.contains_any(CONTENT_PHRASES)
+        self.contains_any(CONTENT_PHRASES) && !self.contains_any(FAILED_CHECK_PHRASES)
     }
 
     /// Returns the field at fault: the first field that the provider names, since later ones may be named as advice.
@@ -142,6 +162,22 @@ impl ErrorSignals {
 /// Returns the HTTP status that an error object states: in `code`, `status` or `http_code`, or by its type; 500
 /// otherwise.
 pub(super) fn in_band_status(body: &[u8]) -> u16 {
+    let (error, stated) = stated_status(body);
+    let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    stated.unwrap_or_else(|| match word("type") {
+        _ if ["code", "type"].iter().any(|name| RATE_LIMIT_WORDS.contains(&word(name))) => 429,
+        kind if CLIENT_ERROR_TYPES.contains(&kind) => 400,
+        _ => 500,
+    })
+}
+
+/// Returns true if an error object states the status of a failure of the provider.
+pub(super) fn states_server_error(body: &[u8]) -> bool {
+    stated_status(body).1.is_some_and(|status| status >= 500)
+}
+
+/// Returns the error object of a body, and the HTTP status that it states.
+fn stated_status(body: &[u8]) -> (Value, Option<u16>) {
     let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let error = value.get("error").filter(|error| error.is_object()).unwrap_or(&value);
     let stated = ["code", "status", "http_code", "status_code"].into_iter().find_map(|name| {
@@ -152,12 +188,7 @@ pub(super) fn in_band_status(body: &[u8]) -> u16 {
         };
         (400..600).contains(&status).then_some(status)
     });
-    let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    stated.unwrap_or_else(|| match word("type") {
-        _ if ["code", "type"].iter().any(|name| RATE_LIMIT_WORDS.contains(&word(name))) => 429,
-        kind if CLIENT_ERROR_TYPES.contains(&kind) => 400,
-        _ => 500,
-    })
+    (error.clone(), stated)
 }
 
 /// Codes and types of error objects that state a rate limit.
@@ -180,7 +211,18 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
     "validation_error",
 ];
 
-/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`].
+/// Members in which a validator repeats the refused value, and that of a model's output which could not be read.
+const ECHO_MEMBERS: [&str; 5] = ["input", "input_value", "ctx", "value", "failed_generation"];
+/// Members for codes and types.
+const CODE_MEMBERS: [&str; 5] = ["code", "type", "status", "error_type", "error_code"];
+
+/// Returns the codes and types of an error object, in lower case.
+fn stated_codes(error: &Value) -> impl Iterator<Item = String> + '_ {
+    CODE_MEMBERS.iter().filter_map(|name| Some(error.get(name)?.as_str()?.to_lowercase()))
+}
+
+/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`], without what it repeats of the
+/// request.
 pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
@@ -188,7 +230,8 @@ pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
             text.push('\n');
         }
         Value::Object(members) if depth < MAX_DEPTH => {
-            members.values().for_each(|value| collect_strings(value, text, depth + 1))
+            let own = members.iter().filter(|(name, _)| !ECHO_MEMBERS.contains(&name.as_str()));
+            own.for_each(|(_, value)| collect_strings(value, text, depth + 1))
         }
         Value::Array(items) if depth < MAX_DEPTH => {
             items.iter().for_each(|value| collect_strings(value, text, depth + 1))

@@ -104,6 +104,33 @@ pub(super) const RATE_PHRASES: &[&str] = &[
     "quota",
     "quotas",
 ];
+/// Phrases of an engine that has too much work or starts again, which does not depend on the content of the request.
+pub(super) const BUSY_PHRASES: &[&str] = &[
+    "queue",
+    "busy",
+    "overload",
+    "in flight",
+    "in-flight",
+    "running requests",
+    "retry later",
+    "try again later",
+    "please retry",
+    "please try again",
+    "restart",
+    "not enough blocks",
+    "worker lost",
+];
+/// Phrases of a check of the content that failed itself.
+pub(super) const FAILED_CHECK_PHRASES: &[&str] = &[
+    "unavailable",
+    "timed out",
+    "timeout",
+    "backend error",
+    "internal error",
+    "overload",
+    "could not be reached",
+    "failed to connect",
+];
 /// Phrases of an engine that ran out of memory or crashed. They take precedence over all other phrases.
 pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "out of memory",

@@ -6,6 +6,7 @@ use super::number_phrases::{
     LOWER_BOUND_PHRASES, WINDOW_NAMES, WINDOW_NUMBER_PREFIXES,
 };
 use super::phrases::OUTPUT_CAP_NAMES;
+use super::request_echo;
 use crate::json_cursor;
 
 /// Maximum bytes between a name and the number that belongs to it, and between two numbers that are compared.
@@ -68,8 +69,10 @@ impl ErrorSignals {
         overflow.filter(|tokens| *tokens > 0 || !self.is_zero_requested)
     }
 
-    /// Adds the request that caused the error: a limit of 0 that it contains is no sign of a full window.
+    /// Adds the request that caused the error: what the error repeats of it is ignored, and a limit of 0 that it contains
+    /// is no sign of a full window.
     pub(super) fn with_request(mut self, request: &[u8]) -> Self {
+        self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");
         self.is_zero_requested = self.window_overflow() == Some(0) && OUTPUT_CAP_NAMES.iter().any(is_zero);
         self

@@ -1,6 +1,7 @@
 //! Tool calls with truncated arguments in a conversation: engines fail on them.
 
 use crate::json_cursor;
+use penstock_core::{ApiError, ErrorCode};
 use penstock_json_scan::json;
 
 /// Returns the path of the first tool call of a chat or responses request whose arguments are no JSON object.
@@ -19,14 +20,33 @@ pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     Some(format!("input[{at}].arguments"))
 }
 
+/// Returns the error of a client whose request has a truncated call. The call is not named if it is not in the body that
+/// the client sent, but in a stored response before it.
+pub(super) fn call_error(client_body: &[u8]) -> ApiError {
+    let fails = "the arguments are no JSON object, and the model's provider fails on them.";
+    match find_truncated_call(client_body) {
+        Some(path) => {
+            let sentence = format!("{path}: {fails}");
+            ApiError::invalid(path, sentence)
+        }
+        None => ApiError::with_message(
+            ErrorCode::InvalidRequest,
+            format!("Of a tool call in the conversation, {fails}"),
+        ),
+    }
+}
+
 fn has_truncated_arguments(call: &[u8]) -> bool {
     json_cursor::member_value(call, "arguments")
         .and_then(json_cursor::parse_string)
         .is_some_and(|arguments| !is_complete_object(&arguments))
 }
 
-/// Returns true if arguments are an object or empty.
+/// Returns true if arguments are an object, empty, or `null`, which is sent as an empty object.
 fn is_complete_object(arguments: &str) -> bool {
+    if arguments.trim() == "null" {
+        return true;
+    }
     let mut members = json::members(arguments.as_bytes());
     members.by_ref().for_each(drop);
     arguments.trim().is_empty() || members.is_complete()

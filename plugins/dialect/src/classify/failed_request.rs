@@ -1,0 +1,49 @@
+//! Request whose error is classified.
+
+use crate::json_cursor;
+use std::borrow::Cow;
+
+/// Request whose error is classified: the errors repeat it, and its length says which of them can be true.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedRequest<'r> {
+    /// Body that the provider received. A form is a JSON string.
+    pub sent: &'r [u8],
+    /// Body that the client sent: an error names its members.
+    pub client: &'r [u8],
+    /// Upper bound of the tokens of the input; `u64::MAX` if it is unknown.
+    pub max_input_tokens: u64,
+}
+
+impl<'r, B: AsRef<[u8]> + ?Sized> From<&'r B> for FailedRequest<'r> {
+    /// Request that was sent as the client wrote it, of unknown length.
+    fn from(body: &'r B) -> Self {
+        Self { sent: body.as_ref(), client: body.as_ref(), max_input_tokens: u64::MAX }
+    }
+}
+
+impl FailedRequest<'_> {
+    /// Returns true if the input, together with the requested answer, may have more tokens than this window. A window of
+    /// 0 is unknown.
+    pub(super) fn may_exceed(&self, window: u64) -> bool {
+        let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let output = names.iter().filter_map(|name| {
+            let value = json_cursor::member_value(self.sent, name)?;
+            std::str::from_utf8(value).ok()?.parse::<u64>().ok()
+        });
+        window == 0 || self.max_input_tokens.saturating_add(output.max().unwrap_or_default()) > window
+    }
+}
+
+/// Returns the body of a request from its chunks. The text of a form becomes a JSON string, so that it is compared with
+/// the error too.
+#[must_use]
+pub fn join_sent_body(chunks: &[bytes::Bytes], is_json: bool) -> Cow<'_, [u8]> {
+    match chunks {
+        [only] if is_json => Cow::Borrowed(only),
+        chunks if is_json => Cow::Owned(chunks.concat()),
+        chunks => {
+            let text = String::from_utf8_lossy(&chunks.concat()).into_owned();
+            Cow::Owned(serde_json::Value::String(text).to_string().into_bytes())
+        }
+    }
+}

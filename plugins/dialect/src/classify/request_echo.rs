@@ -1,0 +1,232 @@
+//! Removal of the parts of an error text that repeat the request, so that a client's own words classify no error.
+//!
+//! Repeated is a run of four words, or all words between two quotation marks, if they follow each other in a text of the
+//! request. Both sides are compared in lower case and by words, because an error may escape the signs in between.
+
+use super::error_signals::is_field;
+use super::inline_media::is_inline_media;
+use super::sanitized_message::is_unspaced;
+use penstock_core::ExtraMembers;
+use penstock_json_scan::json;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Words of a run that is taken for a part of the request.
+const RUN_WORDS: usize = 4;
+/// Maximum bytes of an error text that are compared; the rest is dropped.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+/// Maximum bytes of the request that are compared.
+const MAX_REQUEST_BYTES: usize = 8 << 20;
+const QUOTES: [char; 7] = ['\'', '"', '`', '\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}'];
+/// Seed and factor of FNV-1a.
+const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
+const HASH_FACTOR: u64 = 0x0100_0000_01b3;
+
+/// Returns an error text in lower case without the parts that repeat the request.
+pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
+    let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
+    let words: Vec<Word> = words(text).collect();
+    let runs = RunIndex::new(text, &words);
+    if runs.runs.is_empty() {
+        return text.to_owned();
+    }
+    let mut is_repeated = vec![false; words.len()];
+    visit_texts(request, |said| runs.mark(said, &mut is_repeated));
+    without_words(text, &words, &is_repeated)
+}
+
+/// Returns true if a text of the request contains `phrase`, which is in lower case.
+pub(super) fn has_phrase(request: &[u8], phrase: &str) -> bool {
+    let mut is_found = false;
+    visit_texts(request, |said| is_found |= said.to_lowercase().contains(phrase));
+    is_found
+}
+
+/// Visits the strings of a JSON document, except keys and inline media.
+fn visit_texts(request: &[u8], mut visit: impl FnMut(&str)) {
+    let (mut at, mut total) = (0, 0);
+    while let Some(found) = request.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+        let start = at + found;
+        let Some(end) = json::string_end(request, start) else { return };
+        at = end;
+        let inside = request.get(start + 1..end - 1).unwrap_or_default();
+        if request.get(json::skip_space(request, end)) == Some(&b':') || is_inline_media(inside) {
+            continue;
+        }
+        total += inside.len();
+        if total > MAX_REQUEST_BYTES {
+            return;
+        }
+        visit(&json::unescape_lossy(inside).unwrap_or(Cow::Borrowed("")));
+    }
+}
+
+/// Word of a text, or one letter of a script without blanks.
+struct Word {
+    range: Range<usize>,
+    /// Hash of the lower-case letters.
+    hash: u64,
+}
+
+fn words(text: &str) -> impl Iterator<Item = Word> + '_ {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut letters = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        let (start, first) = letters.by_ref().find(|(_, letter)| is_part(*letter))?;
+        let mut word = Word { range: start..start + first.len_utf8(), hash: add_letter(HASH_SEED, first) };
+        while !is_unspaced(first)
+            && let Some((at, letter)) = letters.next_if(|(_, next)| is_part(*next) && !is_unspaced(*next))
+        {
+            word.range.end = at + letter.len_utf8();
+            word.hash = add_letter(word.hash, letter);
+        }
+        Some(word)
+    })
+}
+
+fn add_letter(hash: u64, letter: char) -> u64 {
+    letter.to_lowercase().fold(hash, |hash, letter| (hash ^ u64::from(letter)).wrapping_mul(HASH_FACTOR))
+}
+
+/// Hash of consecutive words.
+fn run_hash(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(HASH_SEED, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(HASH_FACTOR))
+}
+
+/// Runs of words of an error text, by number of words and hash.
+struct RunIndex {
+    runs: HashMap<(usize, u64), Vec<usize>>,
+}
+
+impl RunIndex {
+    fn new(text: &str, words: &[Word]) -> Self {
+        let mut runs: HashMap<(usize, u64), Vec<usize>> = HashMap::new();
+        let mut add = |range: Range<usize>| {
+            let Some(run) = words.get(range.clone()).filter(|run| !run.is_empty()) else { return };
+            let hash = run_hash(run.iter().map(|word| word.hash));
+            runs.entry((run.len(), hash)).or_default().push(range.start);
+        };
+        (0..words.len().saturating_sub(RUN_WORDS - 1)).for_each(|start| add(start..start + RUN_WORDS));
+        let quotes: Vec<usize> = text.match_indices(QUOTES).map(|(at, _)| at).collect();
+        for pair in quotes.windows(2) {
+            let [open, close] = *pair else { continue };
+            let start = words.partition_point(|word| word.range.start < open);
+            let end = words.partition_point(|word| word.range.start < close);
+            let is_name = || text.get(open..close).is_some_and(is_member_name);
+            if end - start < RUN_WORDS && !is_name() {
+                add(start..end);
+            }
+        }
+        Self { runs }
+    }
+
+    /// Marks the words whose run occurs in a text of the request.
+    fn mark(&self, said: &str, is_repeated: &mut [bool]) {
+        let mut last = [0_u64; RUN_WORDS];
+        for (count, word) in words(said).enumerate() {
+            last.rotate_left(1);
+            if let Some(newest) = last.last_mut() {
+                *newest = word.hash;
+            }
+            for length in 1..=RUN_WORDS.min(count + 1) {
+                let run = run_hash(last.iter().skip(RUN_WORDS - length).copied());
+                let starts = self.runs.get(&(length, run)).into_iter().flatten();
+                for start in starts {
+                    is_repeated.iter_mut().skip(*start).take(length).for_each(|word| *word = true);
+                }
+            }
+        }
+    }
+}
+
+/// Returns true for the quoted name of a member, which an error names for itself.
+fn is_member_name(quoted: &str) -> bool {
+    let name = quoted.trim_start_matches(QUOTES);
+    is_field(name)
+        || crate::parameters::is_known(name)
+        || !ExtraMembers::named_by(|word| word == name).is_empty()
+}
+
+/// Returns the text without the marked words. A run directly before another number is kept: an engine's own sentence
+/// with its numbers may also be in the request, for example in a log.
+fn without_words(text: &str, words: &[Word], is_repeated: &[bool]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    let mut index = 0;
+    while let Some(first) = words.get(index) {
+        let length = is_repeated.iter().skip(index).take_while(|repeated| **repeated).count();
+        let last = words.get(index + length.saturating_sub(1)).unwrap_or(first);
+        let next = words.get(index + length).and_then(|word| text.get(word.range.clone()));
+        let is_before_number = next.is_some_and(|next| next.bytes().all(|byte| byte.is_ascii_digit()));
+        if length > 0 && !is_before_number {
+            out.push_str(text.get(copied..first.range.start).unwrap_or_default());
+            out.push('\u{2026}');
+            copied = last.range.end;
+        }
+        index += length.max(1);
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(prompt: &str, text: &str) -> String {
+        let request =
+            serde_json::json!({"model": "org/m", "messages": [{"content": prompt}], "max_tokens": 5});
+        remove_echo(text, request.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_repeated_run_or_quotation_is_removed() {
+        let prompt = "Explain, in detail:\nthe CONTENT \"policy\" of our moderation team";
+        for (text, expected) in [
+            ("value explain in detail the content policy is no list", "value \u{2026} is no list"),
+            (r"value 'explain, in detail:\nthe' is no list", r"value 'explain, in detail:\nthe' is no list"),
+            ("value 'moderation' is no list", "value '\u{2026}' is no list"),
+            ("value \"content policy\" is no list", "value \"\u{2026}\" is no list"),
+            ("the moderation team is no list", "the moderation team is no list"),
+            ("unknown field `messages` or `content_policy`", "unknown field `messages` or `content_policy`"),
+            ("our moderation team is busy", "our moderation team is busy"),
+        ] {
+            assert_eq!(cleaned(prompt, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_with_other_numbers_is_kept() {
+        let log =
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens. Why?";
+        for text in [
+            "this model's maximum context length is 4096 tokens. however, you requested 5000 tokens.",
+            "this model's maximum context length is 8192 tokens. however, you requested 9001 tokens.",
+        ] {
+            assert!(cleaned(log, text).contains("maximum context length is"), "{text}");
+        }
+        let echo = format!("bad value: {}", log.to_lowercase());
+        assert_eq!(cleaned(log, &echo), "bad value: \u{2026}?");
+    }
+
+    #[test]
+    fn letters_without_blanks_are_compared_one_by_one() {
+        let prompt = "\u{8bf7}\u{89e3}\u{91ca}\u{8f93}\u{5165}\u{957f}\u{5ea6}\u{8d85}\u{957f}";
+        assert_eq!(cleaned(prompt, &format!("bad content: {prompt}")), "bad content: \u{2026}");
+        assert!(has_phrase(format!("[\"{prompt}\"]").as_bytes(), "\u{8d85}\u{957f}"));
+        assert!(!has_phrase(br#"{"overloaded": "x"}"#, "overloaded"), "a key is no text");
+        assert!(has_phrase(br#"{"x": "The server is OVERLOADED"}"#, "overloaded"));
+    }
+
+    #[test]
+    fn no_input_is_too_odd() {
+        for text in ["", "'", "''''", "a b", "\u{8d85}"] {
+            assert_eq!(remove_echo(text, b"{\"a\":\"b"), text);
+            assert_eq!(remove_echo(text, b""), text);
+        }
+        let long = "word ".repeat(20_000);
+        assert!(remove_echo(&long, b"[]").len() <= MAX_TEXT_BYTES);
+    }
+}
