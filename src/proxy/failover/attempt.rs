@@ -144,12 +144,17 @@ async fn try_connection(
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
-    if status != 200 {
+    if !is_answer_status(status) {
         let error = read_error(run, offer, (wire_format, call), (upstream, decoder), status);
         return Err((Box::pin(error).await, 0));
     }
     let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
     Ok(UpstreamResponse { exchange: upstream, decoder, until })
+}
+
+/// Returns true for a status with an answer in its body. Proxies and queues in front of engines also answer 201 to 203.
+const fn is_answer_status(status: u16) -> bool {
+    matches!(status, 200..=203)
 }
 
 fn malformed() -> AttemptError {
@@ -179,7 +184,7 @@ async fn send(
     };
     match upstream.read_head().await {
         // After a failed write only an error status is used.
-        Ok(200) if !written => Err(reset(0)),
+        Ok(status) if !written && is_answer_status(status) => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
         Err(broken) => Err(reset(upstream.stale_retries(broken))),

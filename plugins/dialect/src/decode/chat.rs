@@ -9,6 +9,8 @@ mod parallel_tests;
 #[cfg(test)]
 mod tests;
 mod tool_calls;
+#[cfg(test)]
+mod variant_tests;
 
 pub(crate) use tool_calls::generate_call_id;
 

@@ -4,18 +4,21 @@
 //! block. Unknown events and blocks are ignored.
 
 mod buffered;
+mod early_content;
 mod event_members;
 mod stop_reason;
 mod usage_counter;
 
+#[cfg(test)]
+mod early_content_tests;
 #[cfg(test)]
 mod odd_block_tests;
 #[cfg(test)]
 mod tests;
 
 pub use buffered::decode_message;
+pub(crate) use early_content::split_message_start;
 pub(crate) use event_members::EventMembers;
-pub(crate) use stop_reason::parse_stop_reason;
 
 use super::chat::generate_call_id;
 use super::{EventStreamNormalizer, as_truncated};
@@ -94,11 +97,16 @@ impl MessagesDecoder {
     ) -> Result<(), UpstreamError> {
         events.extend(super::comment_event(event));
         let seen = EventMembers::parse(&event.data);
-        match super::event_error(event, seen.has_known_type()) {
-            Some(error) => Err(error),
-            None if penstock_json_scan::json::trim(&event.data).is_empty() => Ok(()),
-            None => self.decode_members(&event.data, &seen, events),
+        if let Some(error) = super::event_error(event, seen.has_known_type()) {
+            return Err(error);
         }
+        if penstock_json_scan::json::trim(&event.data).is_empty() {
+            return Ok(());
+        }
+        let Some(parts) = split_message_start(&event.data, &seen).filter(|_| !self.started) else {
+            return self.decode_members(&event.data, &seen, events);
+        };
+        parts.iter().try_for_each(|data| self.decode_members(data, &EventMembers::parse(data), events))
     }
 
     /// Decodes the data of one event, given its members.

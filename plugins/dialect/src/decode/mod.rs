@@ -2,11 +2,13 @@
 
 mod body_format;
 pub mod chat;
+mod finish_word;
 pub mod messages;
 pub mod responses;
 mod text_channel;
 
 pub(crate) use body_format::{BodyFormat, EventStreamNormalizer, is_event_stream};
+pub(crate) use finish_word::parse_finish_word;
 
 use crate::classify;
 use crate::event::AnswerEvent;
@@ -86,6 +88,7 @@ pub fn decode_buffered(
     id: &str,
     events: &mut Vec<AnswerEvent>,
 ) -> Result<Option<ReasoningName>, UpstreamError> {
+    let body = without_byte_order_mark(body);
     if is_event_stream(&body) {
         let mut decoder = new_decoder(provider, id);
         decoder.push(body, events)?;
@@ -98,6 +101,15 @@ pub fn decode_buffered(
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     (provider_dialect(provider).decode_buffered)(body, id, events)
+}
+
+/// Removes a byte order mark from the start of a body.
+pub(crate) fn without_byte_order_mark(mut body: Bytes) -> Bytes {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if body.starts_with(MARK) {
+        return body.split_off(MARK.len());
+    }
+    body
 }
 
 /// Appends the events of a JSON object that a provider sent instead of a stream. Called after the stream was closed.

@@ -48,6 +48,7 @@ fn translate_buffered(
     if requires_translation(ask, target) || decode::is_event_stream(&body) {
         return messages::translate_buffered(ask, target, body);
     }
+    let body = decode::without_byte_order_mark(body);
     let answer = DecodedAnswer::decode(ask, target, body.clone())?;
     let finish =
         answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);

@@ -13,7 +13,7 @@ mod translation;
 
 use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
 use super::repair;
-use crate::decode::messages::{EventMembers, MessagesDecoder};
+use crate::decode::messages::{EventMembers, MessagesDecoder, split_message_start};
 use crate::decode::{self, BodyFormat};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
@@ -136,10 +136,22 @@ impl StreamPassthrough {
             let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
             return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
-        if let Some(data) = self.positions.renumber(&event.data, &seen) {
+        let Some(parts) = split_message_start(&event.data, &seen) else {
+            return self.process_numbered(&event.data, &seen, out);
+        };
+        parts.iter().try_for_each(|data| self.process_numbered(data, &EventMembers::parse(data), out))
+    }
+
+    fn process_numbered(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        out: &mut OutputBuffer,
+    ) -> Result<(), UpstreamError> {
+        if let Some(data) = self.positions.renumber(data, seen) {
             return self.process_members(&data, &EventMembers::parse(&data), out);
         }
-        self.process_members(&event.data, &seen, out)
+        self.process_members(data, seen, out)
     }
 
     fn process_members(

@@ -4,7 +4,8 @@ use super::document_patches::DocumentPatches;
 use super::hidden_thinking::is_thinking_block;
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::body_builder::{shared_slice, write_escaped_json};
-use crate::decode::messages::{EventMembers, parse_stop_reason};
+use crate::decode::messages::EventMembers;
+use crate::decode::parse_finish_word;
 use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
@@ -189,7 +190,7 @@ fn replacement_stop_reason(reported: Option<&[u8]>, candidate: &AnswerChoice) ->
 
 fn is_matching_stop_reason(reported: Option<&[u8]>, finish: FinishReason) -> bool {
     let reported = reported.and_then(json_cursor::parse_string).unwrap_or_default();
-    STOP_REASONS.contains(&&*reported) && parse_stop_reason(&reported).is_ok_and(|meant| meant == finish)
+    STOP_REASONS.contains(&&*reported) && parse_finish_word(&reported).is_ok_and(|meant| meant == finish)
 }
 
 /// Writes the `delta` of the last event; `asked` are the client's stop sequences.

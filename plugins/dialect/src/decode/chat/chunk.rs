@@ -1,6 +1,7 @@
 //! Parser of stream chunks and of buffered bodies. One parser reads both, because some engines mix the two formats.
 
 mod choice_content;
+mod error_members;
 mod members;
 mod text_emitter;
 
@@ -11,7 +12,8 @@ use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
-use choice_content::ChoiceContent;
+use choice_content::{ChoiceContent, EmittedChannels};
+use error_members::ErrorMembers;
 use members::{ChoiceMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
@@ -44,6 +46,9 @@ struct ChoiceDecoder {
     split_surrogate: SplitSurrogate,
     is_finished: bool,
     content: ChoiceContent,
+    emitted: EmittedChannels,
+    /// True if the reasoning has a member of its own, so that its parts in `reasoning_details` are not read.
+    has_named_reasoning: bool,
 }
 
 fn malformed_error() -> UpstreamError {
@@ -72,6 +77,7 @@ impl ChunkReader {
         std::str::from_utf8(chunk).map_err(|_| malformed_error())?;
         let mut choices = Vec::with_capacity(1);
         let (mut usage, mut measured, mut failed) = (None, None, false);
+        let mut error_members = ErrorMembers::default();
         let mut cursor = JsonCursor::new(chunk);
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
@@ -92,15 +98,20 @@ impl ChunkReader {
                 }
                 "error" => failed |= value.take_value() != b"null",
                 "object" => failed |= json::is_string_equal(value.take_value(), "error"),
+                "base_resp" => failed |= error_members::is_failed_response(value.take_value()),
                 "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
-                "x_groq" => usage = usage.or_else(|| finish_reason::parse_groq_usage(value.take_value())),
+                "x_groq" => {
+                    let value = value.take_value();
+                    failed |= json_cursor::member_value(value, "error").is_some_and(error_members::is_filled);
+                    usage = usage.or_else(|| finish_reason::parse_groq_usage(value));
+                }
                 "energy" => measured = usage::parse_energy(value.take_value()).or(measured),
                 "impact" => measured = usage::parse_impact(value.take_value()).or(measured),
-                _ => {}
+                _ => error_members.record(key, value.take_value()),
             }
             Ok(())
         });
-        if failed {
+        if failed || (choices.is_empty() && error_members.is_error()) {
             return Err(classify::classify_in_band(chunk));
         }
         if !cursor.is_complete() {
@@ -109,6 +120,9 @@ impl ChunkReader {
         let (mut only, count, before) = (None, choices.len(), events.len());
         for (position, parts) in choices.iter().enumerate() {
             let parts = parts.as_ref().ok_or_else(malformed_error)?;
+            if let Some(error) = parts.error {
+                return Err(classify::classify_in_band(&[b"{\"error\":", error, b"}"].concat()));
+            }
             usage = usage.or_else(|| parts.usage.and_then(usage::parse_usage));
             self.last_reasoning_name =
                 parts.message.and_then(|message| message.reasoning_name).or(self.last_reasoning_name);
@@ -186,13 +200,17 @@ impl ChunkReader {
         }
         let message = parts.message.unwrap_or_default();
         let message = MessageMembers { content: message.content.or(parts.text), ..message };
-        let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered: self.is_buffered };
+        choice.has_named_reasoning |= message.reasoning.is_some();
+        let (message, has_whole_calls) = choice.complete_from_whole(message, parts);
+        let is_buffered = self.is_buffered || has_whole_calls;
+        let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered };
         let before = events.len();
         let content =
             choice.emit_text(&message, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
         let has_text = events.len() > before;
         let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
+        choice.emitted.record(given);
         choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
@@ -202,7 +220,8 @@ impl ChunkReader {
         let clear = choice.split_surrogate.is_empty();
         let text = message.content.filter(|_| message.reasoning.is_none()).or(message.reasoning);
         let text = called.map_or(text, |arguments| arguments.filter(|_| text.is_none()));
-        let only = text.and_then(string_body).filter(|text| clear && !text.is_empty());
+        let is_plain = clear && parts.whole_message.is_none();
+        let only = text.and_then(string_body).filter(|text| is_plain && !text.is_empty());
         Ok(only.and_then(|text| text_span(chunk, text)))
     }
 }
@@ -217,6 +236,34 @@ struct ChunkContext<'a> {
 }
 
 impl ChoiceDecoder {
+    /// Completes the members of the last chunk from a message beside its delta, which has the whole answer: only
+    /// channels that have had no output so far are read from it, and reasoning parts only if there is no reasoning text.
+    /// Returns true with the members if they have whole tool calls.
+    fn complete_from_whole<'a>(
+        &self,
+        delta: MessageMembers<'a>,
+        parts: &ChoiceMembers<'a>,
+    ) -> (MessageMembers<'a>, bool) {
+        let whole = parts.whole_message.filter(|_| parts.finish_reason.is_some()).unwrap_or_default();
+        let mut said = MessageMembers {
+            content: delta.content.or(whole.content.filter(|_| !self.emitted.text)),
+            reasoning: delta.reasoning.or(whole.reasoning.filter(|_| !self.emitted.reasoning)),
+            refusal: delta.refusal.or(whole.refusal.filter(|_| !self.emitted.refusal)),
+            ..delta
+        };
+        let has_calls = |said: &MessageMembers<'_>| said.tool_calls.or(said.function_call).is_some();
+        let has_whole_calls = self.tool_calls.is_empty() && !has_calls(&delta) && has_calls(&whole);
+        if has_whole_calls {
+            (said.tool_calls, said.function_call) = (whole.tool_calls, whole.function_call);
+        }
+        if said.reasoning.is_none() && !self.has_named_reasoning {
+            let whole = whole.reasoning_details.filter(|_| !self.emitted.reasoning);
+            said.reasoning =
+                delta.reasoning_details.or(whole).filter(|details| json_cursor::is_array(details));
+        }
+        (said, has_whole_calls)
+    }
+
     /// Emits the reasoning, the content and the refusal. Returns the content of the parts.
     fn emit_text(
         &mut self,

@@ -1,31 +1,13 @@
 //! Finish reasons in all known spellings, and other members whose format varies between engines.
 
+use crate::decode::parse_finish_word;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{FinishReason, ReportedUsage, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
-/// Parses a finish reason.
-///
-/// # Errors
-/// Returns `InBandError` if the engine reports that it aborted.
-pub(super) fn parse_finish_reason(word: &str) -> Result<FinishReason, UpstreamError> {
-    Ok(match word {
-        "length" | "max_tokens" | "max_length" | "MAX_TOKENS" => FinishReason::Length,
-        "model_length" | "model_context_window_exceeded" => FinishReason::ContextWindow,
-        "tool_calls" | "tool_use" | "tool_call" | "function_call" => FinishReason::ToolCalls,
-        "content_filter" | "safety" | "refusal" | "SAFETY" | "RECITATION" | "sensitive" => {
-            FinishReason::ContentFilter
-        }
-        "error" | "abort" | "aborted" | "cancelled" | "network_error" | "insufficient_system_resource" => {
-            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
-        }
-        // stop, eos, eos_token, end_turn, stop_sequence, STOP, and unknown values.
-        _ => FinishReason::Stop,
-    })
-}
-
-/// Returns the finish reason of a choice if it has ended. A buffered choice (`whole`) has always ended.
+/// Returns the finish reason of a choice if it has ended. A buffered choice (`whole`) without a finish reason has ended
+/// too. An empty reason means in both formats that the choice has not ended.
 pub(super) fn choice_finish_reason(
     word: Option<&[u8]>,
     whole: bool,
@@ -33,8 +15,10 @@ pub(super) fn choice_finish_reason(
     let word = word
         .map(|word| json_cursor::parse_string(word).ok_or(UpstreamError::new(UpstreamErrorKind::Malformed)))
         .transpose()?;
-    match word.filter(|word| !word.is_empty()) {
-        Some(word) => parse_finish_reason(&word).map(Some),
+    match word {
+        Some(word) if word.is_empty() && whole => Err(UpstreamError::new(UpstreamErrorKind::Truncated)),
+        Some(word) if word.is_empty() => Ok(None),
+        Some(word) => parse_finish_word(&word).map(Some),
         None => Ok(whole.then_some(FinishReason::Stop)),
     }
 }

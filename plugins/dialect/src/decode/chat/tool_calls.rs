@@ -58,15 +58,23 @@ impl<'a> ToolCallFragment<'a> {
     /// invalid type.
     pub(super) fn parse(element: &'a [u8]) -> Option<Self> {
         let mut fragment = Self::default();
+        let mut has_function = false;
         let mut members = json::members(element);
         while let Some((key, value)) = members.next_unescaped() {
             match &*key {
                 _ if value == b"null" => {}
                 "index" => fragment.index = Some(json_cursor::parse_index(value)?),
                 "id" => fragment.id = string_body(value)?,
-                "function" => fragment.parse_function(value)?,
+                "function" => {
+                    has_function = true;
+                    fragment.parse_function(value)?;
+                }
                 _ => {}
             }
+        }
+        if !has_function {
+            // Some engines write the name and the arguments beside the id.
+            fragment.parse_function(element)?;
         }
         json_cursor::is_object(element).then_some(fragment)
     }
@@ -95,9 +103,17 @@ impl<'a> ToolCallFragment<'a> {
         self.arguments.is_some_and(|arguments| !blank(arguments))
     }
 
+    /// Returns true if the fragment has the id and exactly the arguments of a call.
+    fn repeats(&self, call: &TrackedCall) -> bool {
+        let arguments = self.arguments.and_then(nonempty_string_body);
+        self.id.is_some_and(|id| has_id(call, id)) && arguments == Some(&call.arguments)
+    }
+
     /// Parses a `function` object; returns `None` if it is no object, or its name is no string. Arguments may have any
     /// type: engines pass on what the model wrote.
     pub(super) fn parse_function(&mut self, object: &'a [u8]) -> Option<()> {
+        let is_filled = |value: &&[u8]| *value != b"null" && *value != b"\"\"";
+        let mut other_arguments = None;
         let mut members = json::members(object);
         while let Some((key, value)) = members.next_unescaped() {
             match &*key {
@@ -105,12 +121,12 @@ impl<'a> ToolCallFragment<'a> {
                     self.name = string_body(value)?;
                     self.is_name_empty = self.name.is_none();
                 }
-                "arguments" => {
-                    self.arguments = Some(value).filter(|value| *value != b"null" && *value != b"\"\"");
-                }
+                "arguments" => self.arguments = Some(value).filter(is_filled),
+                "parameters" | "input" => other_arguments = Some(value).filter(is_filled),
                 _ => {}
             }
         }
+        self.arguments = self.arguments.or(other_arguments);
         json_cursor::is_object(object).then_some(())
     }
 }
@@ -181,7 +197,7 @@ impl ToolCallTracker {
                 None => std::str::from_utf8(arguments).ok().map(EscapedText::new),
             }
             .ok_or_else(malformed)?;
-            call.prepare_for_arguments(&fresh)?;
+            fresh = call.prepare_for_arguments(fresh)?;
             self.buffered_bytes += call.buffer_arguments(&fresh);
         } else if fragment.name.is_some() && fragment.id.is_none() && context.may_hold {
             call.count_repeated_name();
@@ -288,6 +304,8 @@ impl ToolCallTracker {
             JsonState::Empty => differs,
             // After arguments that mean "none", the real ones may follow with the same id.
             JsonState::Complete if call.placeholder.is_some() && fragment.id.is_some() => differs,
+            // An engine that sends all arguments so far with each fragment repeats complete ones too.
+            JsonState::Complete if call.has_snapshots || fragment.repeats(call) => differs,
             JsonState::Complete => differs || fragment.has_arguments(),
             JsonState::Incomplete | JsonState::NonObject | JsonState::Invalid => false,
         }

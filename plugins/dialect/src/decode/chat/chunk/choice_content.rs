@@ -35,3 +35,24 @@ impl ChoiceContent {
         })
     }
 }
+
+/// Channels of a choice that have had output so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EmittedChannels {
+    pub(super) text: bool,
+    pub(super) reasoning: bool,
+    pub(super) refusal: bool,
+}
+
+impl EmittedChannels {
+    pub(super) fn record(&mut self, events: &[AnswerEvent]) {
+        for event in events {
+            match event {
+                AnswerEvent::Text { .. } => self.text = true,
+                AnswerEvent::Reasoning { .. } => self.reasoning = true,
+                AnswerEvent::Refusal { .. } => self.refusal = true,
+                _ => {}
+            }
+        }
+    }
+}

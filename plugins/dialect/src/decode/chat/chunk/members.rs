@@ -1,5 +1,6 @@
 //! Members of the choices of a chunk and of their messages, with raw values.
 
+use super::error_members::is_filled;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ReasoningName;
 use std::convert::Infallible;
@@ -14,6 +15,9 @@ pub(super) struct ChoiceMembers<'a> {
     pub(super) logprobs: Option<&'a [u8]>,
     pub(super) text: Option<&'a [u8]>,
     pub(super) usage: Option<&'a [u8]>,
+    pub(super) error: Option<&'a [u8]>,
+    /// Message beside a delta: some engines repeat the whole answer in the last chunk.
+    pub(super) whole_message: Option<MessageMembers<'a>>,
 }
 
 /// Members of a `delta` or `message`, with raw values.
@@ -22,6 +26,8 @@ pub(super) struct MessageMembers<'a> {
     pub(super) content: Option<&'a [u8]>,
     pub(super) reasoning: Option<&'a [u8]>,
     pub(super) reasoning_name: Option<ReasoningName>,
+    /// List of reasoning parts, which most engines send beside the text of the reasoning.
+    pub(super) reasoning_details: Option<&'a [u8]>,
     pub(super) refusal: Option<&'a [u8]>,
     pub(super) tool_calls: Option<&'a [u8]>,
     pub(super) function_call: Option<&'a [u8]>,
@@ -44,6 +50,7 @@ impl<'a> ChoiceMembers<'a> {
             }
             Ok(())
         });
+        parts.whole_message = message.filter(|_| delta.is_some());
         parts.message = delta.or(message);
         (!odd).then_some(parts)
     }
@@ -57,6 +64,7 @@ impl<'a> ChoiceMembers<'a> {
             "logprobs" => self.logprobs = Some(value),
             "text" => self.text = Some(value),
             "usage" => self.usage = Some(value),
+            "error" => self.error = Some(value).filter(|error| is_filled(error)),
             _ => {}
         }
     }
@@ -79,6 +87,11 @@ impl<'a> MessageMembers<'a> {
                         if is_reasoning { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
                     members.reasoning_name = Some(name);
                 }
+                // Names that no engine reads in a history.
+                "thinking" | "reasoning_text" if matches!(value.first(), Some(b'"' | b'{' | b'[')) => {
+                    members.reasoning = members.reasoning.or(Some(value));
+                }
+                "reasoning_details" => members.reasoning_details = Some(value),
                 "refusal" => members.refusal = Some(value),
                 "tool_calls" => members.tool_calls = Some(value),
                 "function_call" => members.function_call = Some(value),

@@ -20,8 +20,28 @@ pub(super) struct TextEmitter<'a> {
 }
 
 impl TextEmitter<'_> {
+    /// Emits a string, an object with a text, or a list of such objects. Objects without a text, such as encrypted
+    /// reasoning, are skipped in a list.
     pub(super) fn emit_reasoning(&mut self, value: Option<&[u8]>) -> Result<(), UpstreamError> {
-        self.emit_string(TextChannel::Reasoning, value, None)
+        let Some(value) = value.filter(|value| matches!(value.first(), Some(b'{' | b'['))) else {
+            return self.emit_string(TextChannel::Reasoning, value, None);
+        };
+        if value.first() == Some(&b'{') {
+            let is_empty = json_cursor::members(value).next().is_none();
+            let text = reasoning_text(value);
+            return match text {
+                None if is_empty => Ok(()),
+                None => Err(malformed_error()),
+                text => self.emit_reasoning(text),
+            };
+        }
+        for part in json_cursor::elements(value) {
+            if !json_cursor::is_object(part) {
+                return Err(malformed_error());
+            }
+            self.emit_reasoning(reasoning_text(part))?;
+        }
+        Ok(())
     }
 
     /// Emits a string, or a list of parts with text and, for some engines, thinking. Returns the content of the parts.
@@ -96,4 +116,10 @@ impl TextEmitter<'_> {
         });
         Ok(())
     }
+}
+
+/// Returns the text of a reasoning object.
+fn reasoning_text(object: &[u8]) -> Option<&[u8]> {
+    const NAMES: [&str; 5] = ["text", "content", "thinking", "reasoning", "summary"];
+    NAMES.into_iter().find_map(|name| json_cursor::member_value(object, name))
 }

@@ -23,6 +23,10 @@ pub(super) struct TrackedCall {
     arguments_json: PartialJson,
     /// Number of argument bytes parsed so far.
     parsed_bytes: usize,
+    /// Number of bytes of the first fragment of the arguments.
+    first_bytes: usize,
+    /// True if each fragment has all arguments so far.
+    pub(super) has_snapshots: bool,
     /// Arguments that mean "none" and were not emitted.
     pub(super) placeholder: Option<EscapedText>,
     /// Number of repetitions of the name without id and arguments.
@@ -41,6 +45,8 @@ impl TrackedCall {
             arguments: Vec::new(),
             arguments_json: PartialJson::new(),
             parsed_bytes: 0,
+            first_bytes: 0,
+            has_snapshots: false,
             placeholder: None,
             repeated_names: 0,
         }
@@ -69,20 +75,62 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments. If complete arguments have arrived, an object can only replace them if they mean
-    /// "none".
-    pub(super) fn prepare_for_arguments(&mut self, fresh: &EscapedText) -> Result<(), UpstreamError> {
+    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can only
+    /// repeat them, or replace them if they mean "none".
+    pub(super) fn prepare_for_arguments(&mut self, fresh: EscapedText) -> Result<EscapedText, UpstreamError> {
         self.repeated_names = 0;
-        if self.arguments_state() != JsonState::Complete || !begins_object(fresh) {
-            return Ok(());
+        if !begins_object(&fresh) {
+            return Ok(fresh);
+        }
+        if let Some(rest) = self.rest_of_snapshot(&fresh)? {
+            return Ok(rest);
+        }
+        if self.arguments_state() != JsonState::Complete {
+            return Ok(fresh);
         }
         if self.placeholder.take().is_none() {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
         self.arguments.clear();
         self.arguments_json = PartialJson::new();
-        self.parsed_bytes = 0;
-        Ok(())
+        (self.parsed_bytes, self.first_bytes) = (0, 0);
+        Ok(fresh)
+    }
+
+    /// Returns what is new in a fragment that has all arguments so far; `None` for a fragment that continues them. A
+    /// fragment is a snapshot if it begins with the arguments so far, and as their continuation would be invalid.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for a snapshot behind others that passed as continuations.
+    fn rest_of_snapshot(&mut self, fresh: &EscapedText) -> Result<Option<EscapedText>, UpstreamError> {
+        let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+        let known = self.arguments.len();
+        if known == 0 || known > MAX_BUFFERED_BYTES || self.placeholder.is_some() {
+            return Ok(None);
+        }
+        let repeats = fresh.escaped().starts_with(&self.arguments);
+        let state = self.arguments_state();
+        let is_invalid_continuation = state == JsonState::Incomplete && {
+            let mut joined = self.arguments_json.clone();
+            joined.push(&fresh.decoded());
+            joined.state() == JsonState::Invalid
+        };
+        let is_longer = fresh.escaped().len() > known;
+        match () {
+            () if self.has_snapshots && !repeats => return Err(malformed()),
+            () if self.has_snapshots => {}
+            () if state == JsonState::Complete && repeats && !is_longer => {}
+            () if is_invalid_continuation && repeats && is_longer => self.has_snapshots = true,
+            () if is_invalid_continuation && self.begins_like_arguments(fresh) => return Err(malformed()),
+            () => return Ok(None),
+        }
+        EscapedText::from_json(fresh.to_bytes().slice(known..)).map(Some).ok_or_else(malformed)
+    }
+
+    /// Returns true if a text begins with the first fragment of the arguments, and that has more than a bracket.
+    fn begins_like_arguments(&self, fresh: &EscapedText) -> bool {
+        let first = self.arguments.get(..self.first_bytes).unwrap_or_default();
+        first.len() > 1 && fresh.escaped().starts_with(first)
     }
 
     /// Emits arguments of a started call, or holds them back if they mean "none".
@@ -126,6 +174,9 @@ impl TrackedCall {
     pub(super) fn buffer_arguments(&mut self, fragment: &EscapedText) -> usize {
         if self.arguments.len() > MAX_BUFFERED_BYTES {
             return 0;
+        }
+        if self.arguments.is_empty() {
+            self.first_bytes = fragment.escaped().len();
         }
         self.arguments.extend_from_slice(fragment.escaped());
         fragment.escaped().len()

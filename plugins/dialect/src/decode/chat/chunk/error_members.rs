@@ -1,0 +1,55 @@
+//! Errors in chunks without the member `error`: proxies, vendors and older engines have other members for them.
+
+use crate::json_cursor;
+
+/// Members of a chunk that may describe an error.
+#[derive(Default)]
+pub(super) struct ErrorMembers {
+    /// True for a member that only errors have.
+    has_error: bool,
+    /// True for a message, which an error and a notice may have.
+    has_message: bool,
+    /// Code or status: true if it states a success.
+    is_success: Option<bool>,
+    /// True for a status of 400 or above.
+    has_error_status: bool,
+}
+
+impl ErrorMembers {
+    /// Records a member of the chunk.
+    pub(super) fn record(&mut self, name: &str, value: &[u8]) {
+        match name {
+            "errors" | "error_code" | "error_type" | "error_message" | "error_msg" | "detail" => {
+                self.has_error |= is_filled(value);
+            }
+            "message" | "msg" => self.has_message |= is_filled(value),
+            "code" | "status" | "statusCode" | "status_code" => self.record_code(value),
+            _ => {}
+        }
+    }
+
+    fn record_code(&mut self, value: &[u8]) {
+        let word = json_cursor::parse_string(value).unwrap_or_else(|| String::from_utf8_lossy(value));
+        let number: Option<u64> = word.parse().ok();
+        self.has_error_status |= number.is_some_and(|number| number >= 400);
+        let is_success = matches!(number, Some(0 | 200..=299))
+            || matches!(&*word.to_ascii_lowercase(), "" | "null" | "ok" | "success");
+        self.is_success = Some(is_success);
+    }
+
+    /// Returns true if a chunk with these members and without choices is an error.
+    pub(super) fn is_error(&self) -> bool {
+        self.has_error || self.has_error_status || (self.has_message && self.is_success != Some(true))
+    }
+}
+
+/// Returns true if the member `base_resp` of MiniMax states an error, which comes with choices too.
+pub(super) fn is_failed_response(value: &[u8]) -> bool {
+    let code = json_cursor::member_value(value, "status_code");
+    code.is_some_and(|code| json_cursor::parse_integer(code) != Some(0_u64))
+}
+
+/// Returns true for a value other than `null`, `false`, 0 and empty ones.
+pub(super) fn is_filled(value: &[u8]) -> bool {
+    !matches!(value, b"null" | b"false" | b"0" | b"\"\"" | b"[]" | b"{}")
+}
