@@ -5,9 +5,9 @@ use penstock_core::Dialect;
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::SPEECH_PARAMETERS;
 use penstock_request_validation::members::{
-    KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_EMBEDDING_MEMBERS,
-    REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
-    RefusedValues,
+    CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
+    REFUSED_EMBEDDING_MEMBERS, REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS,
+    REFUSED_SPEECH_MEMBERS, RefusedValues,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -83,6 +83,10 @@ async fn other_state_of_a_server_is_refused_by_name_and_reaches_no_provider() {
     assert_eq!(provider.calls(), 0);
 }
 
+const FOREIGN_TEXT: &str = "Refused at the endpoints of chat, messages and responses, unless the table of the endpoint \
+lists them. Ids for the traces of a client (`session_id`, `conversation_id`, `thread_id`, `chat_id`) are dropped: they stand \
+beside the whole history, and change nothing.";
+
 const PAGE: &str = "# Parameters\n\n\
 What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \
 `plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
@@ -90,6 +94,26 @@ What happens to each member of a request, and to the parameters of engines. This
 A member that stands in no table is dropped for chat, and for messages unless it belongs to the dialect, so that clients \
 with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
 value asks for something: `null`, `false` and empty values pass.\n";
+
+/// Returns the values of a member that are refused, in words.
+fn refused_values(values: RefusedValues) -> &'static str {
+    match values {
+        RefusedValues::OutsideEu => "refused for a place outside of the European Union",
+        RefusedValues::ContextEdits => "refused with edits other than `clear_thinking_…`",
+        RefusedValues::ThirdPartyPayment => "refused unless `bill_to` is `self`",
+        RefusedValues::ModeNotOff => "refused unless `mode` is `off`",
+        RefusedValues::SeveralChoices => "refused unless it is 1",
+        RefusedValues::ProviderConstraints => "refused if it excludes or orders providers",
+        RefusedValues::GuidedMembers => "refused if it constrains the answer",
+        RefusedValues::FormatNotText => "refused unless its `type` is `text`",
+        RefusedValues::NestedFormat => "refused with a `format` other than text",
+        RefusedValues::SpokenModalities => "refused with a modality other than `text`",
+        RefusedValues::RunnerOptions => "refused with `num_predict`, `stop` or `format`",
+        RefusedValues::Prewarm => "refused with `prewarm`",
+        RefusedValues::BackgroundWindow => "refused unless `completion_window` is `soonest`",
+        RefusedValues::Present | RefusedValues::NonEmpty => "refused",
+    }
+}
 
 /// Returns the page with the contents of the tables.
 fn page() -> String {
@@ -105,30 +129,18 @@ fn page() -> String {
                 MemberTreatment::Honoured => "honoured",
                 MemberTreatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
                 MemberTreatment::Engine => "see the parameters of engines",
-                MemberTreatment::Refused(RefusedValues::OutsideEu) => {
-                    "refused for a place outside of the European Union"
-                }
-                MemberTreatment::Refused(RefusedValues::ContextEdits) => {
-                    "refused with edits other than `clear_thinking_…`"
-                }
-                MemberTreatment::Refused(RefusedValues::ThirdPartyPayment) => {
-                    "refused unless `bill_to` is `self`"
-                }
-                MemberTreatment::Refused(RefusedValues::ModeNotOff) => "refused unless `mode` is `off`",
-                MemberTreatment::Refused(RefusedValues::SeveralChoices) => "refused unless it is 1",
-                MemberTreatment::Refused(RefusedValues::ProviderConstraints) => {
-                    "refused if it excludes or orders providers"
-                }
-                MemberTreatment::Refused(RefusedValues::GuidedMembers) => {
-                    "refused if it constrains the answer"
-                }
-                MemberTreatment::Refused(RefusedValues::Prewarm) => "refused with `prewarm`",
-                MemberTreatment::Refused(RefusedValues::BackgroundWindow) => {
-                    "refused unless `completion_window` is `soonest`"
-                }
-                MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
+                MemberTreatment::Refused(values) => refused_values(values),
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
+        }
+    }
+    for (rows, title, text) in [
+        (CHAT_MEMBERS_OF_MESSAGES, "Members of other endpoints in messages", "Refused at `/v1/messages`."),
+        (FOREIGN_MEMBERS, "Members of other services", FOREIGN_TEXT),
+    ] {
+        write!(page, "\n## {title}\n\n{text}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
+        for (name, values, about) in rows {
+            writeln!(page, "| `{name}` | {} | {about} |", refused_values(*values)).unwrap();
         }
     }
     for (rows, title) in [

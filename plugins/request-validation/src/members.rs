@@ -5,9 +5,11 @@
 //! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
 //! `tests/sdk/run members` compares it with them.
 
+mod foreign;
 mod other_kinds;
 mod refusal;
 
+pub use foreign::{CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS};
 pub(crate) use other_kinds::refuse_listed;
 pub use other_kinds::{
     REFUSED_EMBEDDING_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
@@ -55,6 +57,14 @@ pub enum RefusedValues {
     Prewarm,
     /// Object with another member than `completion_window` of `soonest`.
     BackgroundWindow,
+    /// Object whose `type` is not `text`.
+    FormatNotText,
+    /// Object with a member `format` whose `type` is not `text`.
+    NestedFormat,
+    /// List with another modality than `text`.
+    SpokenModalities,
+    /// Options of a model runner with a cap or stop sequences.
+    RunnerOptions,
 }
 
 /// Top-level request member that the gateway knows, with the way it is treated.
@@ -84,7 +94,8 @@ const fn responses(name: &'static str, treatment: MemberTreatment, about: &'stat
 
 use MemberTreatment::{Engine, Harmless, Honoured, Refused};
 use RefusedValues::{
-    BackgroundWindow, ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, Prewarm,
+    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, OutsideEu,
+    Prewarm, Present,
     ProviderConstraints, SeveralChoices, ThirdPartyPayment,
 };
 
@@ -112,6 +123,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("logit_bias", Honoured, "token bias"),
     chat("logprobs", Honoured, "log probabilities"),
     chat("max_completion_tokens", Honoured, "cap on generated tokens"),
+    chat("max_new_tokens", Honoured, "cap on generated tokens, under the name of engines"),
     chat("max_output_tokens", Honoured, "cap on generated tokens, under the name of another endpoint of the vendor"),
     chat("max_tokens", Honoured, "cap on generated tokens"),
     chat("max_tool_calls", Harmless, "limits tools that the gateway does not run"),
@@ -122,6 +134,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("model", Honoured, "the model"),
     chat("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     chat("n", Honoured, "number of candidates"),
+    chat("num_predict", Honoured, "cap on generated tokens, under the name of a model runner"),
     chat("nvext", Refused(GuidedMembers), "send the constraint at the top of the request"),
     chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
     chat("plugins", Refused(NonEmpty), "plugins are not supported"),
@@ -147,7 +160,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("stream", Honoured, "server-sent events"),
     chat("stream_options", Honoured, "`include_usage`"),
     chat("temperature", Honoured, "sampling"),
-    chat("text", Refused(NonEmpty), "this endpoint reads `response_format`"),
+    chat("text", Refused(NestedFormat), "this endpoint reads `response_format`"),
     chat("thread", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
     chat("tool_choice", Honoured, "choice of the tool"),
     chat("tools", Honoured, "functions; others are refused"),
@@ -179,10 +192,11 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("model", Honoured, "the model"),
     messages("output_config", Honoured, "`effort` and `format`"),
     messages("output_format", Honoured, "older form of `output_config.format`"),
+    messages("parallel_tool_calls", Honoured, "enforced by the gateway, like `tool_choice.disable_parallel_tool_use`"),
     messages("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
     messages("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
     messages("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
-    messages("response_format", Refused(NonEmpty), "this endpoint reads `output_config.format`"),
+    messages("response_format", Refused(FormatNotText), "this endpoint reads `output_config.format`"),
     messages("service_tier", Harmless, "capacity class of the vendor"),
     messages("speed", Harmless, "capacity class of the vendor; the flavor `:speed` chooses the provider"),
     messages("stop", Refused(NonEmpty), "this endpoint reads `stop_sequences`"),
@@ -228,7 +242,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
     responses("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
     responses("reasoning", Honoured, "`effort` and `summary`"),
-    responses("response_format", Refused(NonEmpty), "this endpoint reads `text.format`"),
+    responses("response_format", Refused(FormatNotText), "this endpoint reads `text.format`"),
     responses("safety_identifier", Harmless, "never forwarded"),
     responses("service_tier", Harmless, "capacity class of the vendor"),
     responses("stop_sequences", Refused(NonEmpty), "this endpoint reads `stop`"),
@@ -262,9 +276,13 @@ pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Resu
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread_error(&top.path("thread")));
     }
-    refuse_members(top, |name| match find_member(dialect, name)? {
-        KnownMember { treatment: Refused(asks), description: about, .. } => Some((*asks, *about)),
-        _ => None,
+    refuse_members(top, |name| match find_member(dialect, name) {
+        Some(KnownMember { treatment: Refused(asks), description: about, .. }) => Some((*asks, *about)),
+        Some(_) => None,
+        None if dialect == Dialect::Messages => {
+            find_refused(CHAT_MEMBERS_OF_MESSAGES, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
+        }
+        None => find_refused(FOREIGN_MEMBERS, name),
     })
 }
 

@@ -2,6 +2,7 @@
 //! answer are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+use super::RefusedValues::{RunnerOptions, SpokenModalities};
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
@@ -74,22 +75,131 @@ fn a_thread_parameter_is_rejected_before_errors_of_its_missing_history() {
     }
 }
 
+/// Returns a value that requests a refused feature.
+fn requesting_value(asks: RefusedValues) -> &'static str {
+    match asks {
+        ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#,
+        ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#,
+        ModeNotOff => r#"{"mode":"on"}"#,
+        ProviderConstraints => r#"{"only":["x"]}"#,
+        GuidedMembers => r#"{"guided_json":{"type":"object"}}"#,
+        FormatNotText => r#"{"type":"json_schema"}"#,
+        NestedFormat => r#"{"format":{"type":"json_schema"}}"#,
+        SpokenModalities => r#"["text","audio"]"#,
+        RunnerOptions => r#"{"num_ctx":8,"num_predict":3}"#,
+        Prewarm => r#"{"prewarm":true}"#,
+        BackgroundWindow => r#"{"completion_window":"24h"}"#,
+        Present | NonEmpty | OutsideEu | SeveralChoices => r#"{"a":1}"#,
+    }
+}
+
+#[test]
+fn foreign_members_are_refused_at_every_conversation_endpoint() {
+    let sorted = |rows: &[RefusedMember]| rows.windows(2).all(|two| two[0].0 < two[1].0);
+    assert!(sorted(FOREIGN_MEMBERS) && sorted(CHAT_MEMBERS_OF_MESSAGES));
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let own = CHAT_MEMBERS_OF_MESSAGES.iter().filter(|_| dialect == Dialect::Messages);
+        for (name, asks, _) in FOREIGN_MEMBERS.iter().chain(own) {
+            if find_member(dialect, name).is_some_and(|row| !matches!(row.treatment, Refused(_)))
+                || (dialect, *name) == (Dialect::Chat, "modalities")
+            {
+                continue;
+            }
+            let refusal = ask(dialect, &format!("\"{name}\":{}", requesting_value(*asks))).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::Unsupported, "{dialect:?} {name}");
+            assert!(refusal.param.unwrap().starts_with(name), "{dialect:?} {name}");
+            assert!(ask(dialect, &format!("\"{name}\":null")).is_ok(), "{dialect:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn values_of_foreign_members_without_an_effect_pass() {
+    // Ids for the traces of a client stand beside the whole history, and change nothing.
+    let ids = r#""session_id":"s","conversation_id":"c","thread_id":"t","chat_id":"x","metadata":{"a":"b"},"user":"u""#;
+    let text = r#""response_format":{"type":"text"},"text":{"format":{"type":"text"},"verbosity":"low"}"#;
+    let runner =
+        r#""options":{"num_ctx":8192,"num_predict":-1,"temperature":0.5,"stop":[]},"keep_alive":"5m""#;
+    let empty =
+        r#""system":"","format":"","extra_body":{},"stop_words":[],"candidate_count":1,"json_mode":false"#;
+    for members in [ids, text, runner, empty, r#""output_format":{"type":"text"},"modalities":["text"]"#] {
+        for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+            let members = match dialect {
+                // Members of the dialect, which are validated there.
+                Dialect::Messages if members.contains("output_format") || members.contains("system") => {
+                    continue;
+                }
+                _ => members,
+            };
+            let result = ask(dialect, members);
+            assert!(result.is_ok(), "{dialect:?}: {members}: {}", result.unwrap_err().message);
+        }
+    }
+}
+
+#[test]
+fn caps_under_the_names_of_engines_are_caps() {
+    let cap = |members: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{members}}}"#);
+        let ask = crate::validate_chat_request(Bytes::from(body), &RequestLimits::default());
+        ask.unwrap().max_tokens
+    };
+    assert_eq!(cap(r#""max_new_tokens":5"#), Some(5));
+    assert_eq!(cap(r#""num_predict":5"#), Some(5));
+    assert_eq!(cap(r#""num_predict":-2"#), None);
+    assert_eq!(cap(r#""max_tokens":7,"max_new_tokens":5"#), Some(7));
+}
+
+#[test]
+fn parallel_calls_are_switched_off_by_the_name_of_chat_too() {
+    let parallel = |members: &str| ask(Dialect::Messages, members).unwrap().parallel_tools;
+    assert!(parallel("") && parallel(r#""parallel_tool_calls":true"#));
+    assert!(!parallel(r#""parallel_tool_calls":false"#));
+    assert!(!parallel(
+        r#""parallel_tool_calls":true,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}"#
+    ));
+}
+
+#[test]
+fn images_beside_the_content_are_refused_and_partial_is_a_prefix() {
+    let limits = RequestLimits::default();
+    let chat = |message: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}},{message}]}}"#);
+        crate::validate_chat_request(Bytes::from(body), &limits)
+    };
+    let refusal = chat(r#"{"role":"user","content":"hi","images":["aGk="]}"#).unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.param.as_deref()),
+        (ErrorCode::Unsupported, Some("messages[1].images"))
+    );
+    assert!(chat(r#"{"role":"user","content":"hi","images":[]}"#).is_ok());
+    for (members, is_prefill) in [
+        (r#""partial":true"#, true),
+        (r#""partial":false"#, false),
+        (r#""partial":false,"prefix":true"#, true),
+    ] {
+        let ask = chat(&format!(r#"{{"role":"assistant","content":"He",{members}}}"#)).unwrap();
+        assert_eq!(ask.required.prefill, is_prefill, "{members}");
+    }
+    let refusal = chat(r#"{"role":"assistant","content":"He","partial":"yes"}"#).unwrap_err();
+    assert_eq!(refusal.param.as_deref(), Some("messages[1].partial"));
+}
+
+#[test]
+fn structured_outputs_must_be_an_object() {
+    for value in ["\"x\"", "[1]", "5"] {
+        let refusal = ask(Dialect::Chat, &format!("\"structured_outputs\":{value}")).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("structured_outputs"), "{value}");
+    }
+}
+
 #[test]
 fn every_refused_member_is_refused_by_name_and_passes_as_null() {
-    let strong = |member: &KnownMember, asks: RefusedValues| match asks {
-        ContextEdits => r#"{"edits":[{"type":"compact_20260112"}]}"#.to_owned(),
-        ThirdPartyPayment => r#"{"type":"billing_policy","bill_to":"user_profile"}"#.to_owned(),
-        ModeNotOff => r#"{"mode":"on"}"#.to_owned(),
-        ProviderConstraints => r#"{"only":["x"]}"#.to_owned(),
-        GuidedMembers => r#"{"guided_json":{"type":"object"}}"#.to_owned(),
-        Prewarm => r#"{"prewarm":true}"#.to_owned(),
-        BackgroundWindow => r#"{"completion_window":"24h"}"#.to_owned(),
-        Present | NonEmpty | OutsideEu | SeveralChoices => format!("{{\"{}\":1}}", member.name),
-    };
     for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
         let mut count = 0;
         for (member, asks) in refused(dialect) {
-            let refusal = ask(dialect, &format!("\"{}\":{}", member.name, strong(member, asks))).unwrap_err();
+            let refusal =
+                ask(dialect, &format!("\"{}\":{}", member.name, requesting_value(asks))).unwrap_err();
             assert_eq!(refusal.code, ErrorCode::Unsupported, "{}", member.name);
             assert!(refusal.param.unwrap().starts_with(member.name), "{}", member.name);
             assert!(refusal.message.starts_with(member.name), "{}", refusal.message);

@@ -88,11 +88,13 @@ pub(super) struct ContentBlock<'a> {
     pub tool_use_id: Option<&'a [u8]>,
     pub is_error: bool,
     pub thinking: Option<&'a [u8]>,
+    /// True if the client requests citations of the block.
+    pub cites: bool,
 }
 
 impl<'a> ContentBlock<'a> {
-    /// Parses a block and skips unknown members (`cache_control`, `citations`,
-    /// `caller` …), which have no meaning for a chat provider.
+    /// Parses a block and skips unknown members (`cache_control`, `caller` …), which have no meaning for a chat
+    /// provider.
     fn parse(cursor: &mut JsonCursor<'a>, depth: usize) -> Self {
         let mut block = Self::default();
         let Ok(()) = cursor.visit_members::<Infallible>(|key, cursor| {
@@ -111,6 +113,10 @@ impl<'a> ContentBlock<'a> {
                 "tool_use_id" => block.tool_use_id = json_cursor::string_body(cursor.take_value()),
                 "is_error" => block.is_error = cursor.take_value() == b"true",
                 "thinking" => block.thinking = json_cursor::string_body(cursor.take_value()),
+                "citations" => {
+                    let enabled = json_cursor::member_value(cursor.take_value(), "enabled");
+                    block.cites = enabled == Some(b"true");
+                }
                 _ => {}
             }
             Ok(())
@@ -127,6 +133,12 @@ impl<'a> ContentBlock<'a> {
         at: &dyn Fn() -> String,
         out: &mut Vec<ContentPart<'a>>,
     ) -> Result<(), ApiError> {
+        if self.cites {
+            return Err(ApiError::unsupported(
+                format!("{}.citations.enabled", at()),
+                "This model does not support citations.",
+            ));
+        }
         match &*self.kind {
             "text" => {
                 let text = self.text.ok_or_else(|| {

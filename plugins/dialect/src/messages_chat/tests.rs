@@ -2,6 +2,7 @@
 //! files do not cover, and the table of field translations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod citations;
 mod delivered;
 mod energy;
 mod fidelity;

@@ -11,6 +11,8 @@ pub(super) fn validate_response_format(
     top: &RootObject<'_>,
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
+    let path = top.path("structured_outputs");
+    top.get("structured_outputs").map(|outputs| read::check_object(outputs, &path)).transpose()?;
     let path = top.path("response_format");
     let Some(format) = top.get("response_format") else { return Ok(()) };
     let [kind, schema] = read::object(format, &path, ["type", "json_schema"])?;

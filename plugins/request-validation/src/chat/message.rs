@@ -53,8 +53,10 @@ struct ChatMessage<'d> {
     refusal: Option<JsonValue<'d>>,
     /// Members `reasoning` and `reasoning_content`.
     reasoning: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
-    prefix: Option<JsonValue<'d>>,
+    /// Members `prefix` and `partial`, which vendors have for a beginning that the answer continues.
+    prefix: (Option<JsonValue<'d>>, Option<JsonValue<'d>>),
     audio: Option<JsonValue<'d>>,
+    images: Option<JsonValue<'d>>,
 }
 
 fn validate_message<'d>(
@@ -68,6 +70,9 @@ fn validate_message<'d>(
     let role_path = at.key("role");
     let role = read::required(role, &role_path, read::QuotedAlternatives(ROLES))?;
     message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
+    if message.images.is_some_and(|images| !images.has_no_entries()) {
+        return Err(at.key("images").unsupported("send images as parts of type \"image_url\" in `content`"));
+    }
     let role_named = read::one_of(role, &role_path, ROLES)?;
     message.record_features(role_named, index, &mut found.history);
     match role_named {
@@ -108,7 +113,9 @@ impl<'d> ChatMessage<'d> {
             reasoning,
             thought,
             prefix,
+            partial,
             audio,
+            images,
         ] = read::object(
             whole,
             at,
@@ -123,7 +130,9 @@ impl<'d> ChatMessage<'d> {
                 "reasoning",
                 "reasoning_content",
                 "prefix",
+                "partial",
                 "audio",
+                "images",
             ],
         )?;
         let reasoning = (reasoning, thought);
@@ -136,8 +145,9 @@ impl<'d> ChatMessage<'d> {
             function_call,
             refusal,
             reasoning,
-            prefix,
+            prefix: (prefix, partial),
             audio,
+            images,
         };
         Ok((message, role))
     }
@@ -212,8 +222,9 @@ impl<'d> ChatMessage<'d> {
         }
         let calls = calls.unwrap_or("role");
         self.retain_members(&["role", "content", "name", calls, "reasoning_content", "reasoning"], found);
-        let prefix = read::optional_bool(self.prefix, &at.key("prefix"))?.unwrap_or(false);
-        Ok(LastMessage { assistant: true, prefix })
+        let prefix = read::optional_bool(self.prefix.0, &at.key("prefix"))?.unwrap_or(false);
+        let partial = read::optional_bool(self.prefix.1, &at.key("partial"))?.unwrap_or(false);
+        Ok(LastMessage { assistant: true, prefix: prefix || partial })
     }
 
     /// Validates tool calls; returns the name of the member that holds them, or `None` if there are no calls.

@@ -33,7 +33,8 @@ const INTEGERS: IntegerRanges =
     &[("top_k", -1, i64::MAX), ("seed", i64::MIN, i64::MAX), ("n", 1, 10), ("top_logprobs", 0, 20)];
 const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "continue_final_message"];
 const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "auto"];
-const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+/// Efforts; `default` is that of the model.
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max", "default"];
 
 /// Validates a request of `/v1/chat/completions`.
 ///
@@ -74,6 +75,8 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
     let max_tokens = scalars::token_cap(&top, "max_tokens")?;
     let max_completion_tokens = scalars::token_cap(&top, "max_completion_tokens")?;
     let max_output_tokens = scalars::token_cap(&top, "max_output_tokens")?;
+    let max_new_tokens = scalars::token_cap(&top, "max_new_tokens")?;
+    let num_predict = scalars::token_cap(&top, "num_predict")?;
     let n = candidate_count(&top);
     check_effort(&top)?;
     read_logprobs(&top, &mut found)?;
@@ -92,7 +95,11 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
         model,
         stream: scalars::bool_or_false(&top, "stream")?,
         include_usage: include_usage(&top)?,
-        max_tokens: max_completion_tokens.or(max_tokens).or(max_output_tokens),
+        max_tokens: max_completion_tokens
+            .or(max_tokens)
+            .or(max_output_tokens)
+            .or(max_new_tokens)
+            .or(num_predict),
         n,
         parallel_tools: read::optional_bool(
             top.get("parallel_tool_calls"),
@@ -142,7 +149,8 @@ fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
     scalars::keyword(top, "reasoning_effort", EFFORTS)?;
     if let Some(reasoning) = top.get("reasoning") {
         let path = top.path("reasoning");
-        let [effort, enabled] = read::object(reasoning, &path, ["effort", "enabled"])?;
+        let [effort, enabled, exclude] = read::object(reasoning, &path, ["effort", "enabled", "exclude"])?;
+        read::optional_bool(exclude, &path.key("exclude"))?;
         effort.map(|effort| read::one_of(effort, &path.key("effort"), EFFORTS)).transpose()?;
         read::optional_bool(enabled, &path.key("enabled"))?;
     }
@@ -153,9 +161,20 @@ fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
     } else {
         read::optional_bool(top.get("thinking"), &top.path("thinking"))?;
     }
-    read::optional_bool(top.get("enable_thinking"), &top.path("enable_thinking"))?;
+    check_thinking_switches(top)
+}
+
+/// Validates the switches for thinking of engines and vendors, at the top and for the template.
+pub(crate) fn check_thinking_switches(top: &RootObject<'_>) -> Result<(), ApiError> {
+    for name in ["enable_thinking", "disable_reasoning"] {
+        read::optional_bool(top.get(name), &top.path(name))?;
+    }
     let path = top.path("chat_template_kwargs");
-    top.get("chat_template_kwargs").map(|kwargs| read::check_object(kwargs, &path)).transpose()?;
+    let Some(kwargs) = top.get("chat_template_kwargs") else { return Ok(()) };
+    let names = ["enable_thinking", "thinking"];
+    for (name, value) in names.into_iter().zip(read::object(kwargs, &path, names)?) {
+        read::optional_bool(value, &path.key(name))?;
+    }
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    BackgroundWindow, ContextEdits, GuidedMembers, ModeNotOff, NonEmpty, OutsideEu, Present, Prewarm,
-    ProviderConstraints, SeveralChoices, ThirdPartyPayment,
+    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, OutsideEu,
+    Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities, ThirdPartyPayment,
 };
 use crate::field_path::FieldPath;
 use penstock_core::ApiError;
@@ -38,6 +38,14 @@ impl RefusedValues {
             }
             BackgroundWindow if !value.is_object() => is_non_empty(value),
             BackgroundWindow => return first_member(value, path, about, is_other_window),
+            FormatNotText => is_format(value),
+            NestedFormat => {
+                return first_member(value, path, about, |name, value| name == "format" && is_format(value));
+            }
+            SpokenModalities => {
+                !value.is_array() || value.items().any(|modality| !modality.equals_text("text"))
+            }
+            RunnerOptions => return first_member(value, path, about, is_runner_constraint),
         };
         asks.then(|| path.unsupported(about))
     }
@@ -125,4 +133,18 @@ fn is_guided_member(name: &str, value: JsonValue<'_>) -> bool {
             | "max_thinking_tokens"
     );
     constrains && is_non_empty(value)
+}
+
+/// True for a format of the answer other than text.
+fn is_format(value: JsonValue<'_>) -> bool {
+    is_non_empty(value) && !member(value, "type").is_some_and(|kind| kind.equals_text("text"))
+}
+
+/// True for an option of a model runner that constrains the answer. A negative cap is none.
+fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
+    match name {
+        "num_predict" => is_non_empty(value) && !value.raw().starts_with('-'),
+        "stop" | "format" => is_non_empty(value),
+        _ => false,
+    }
 }

@@ -27,8 +27,11 @@ pub(super) fn validate_tools(
         self::validate_tool(tool, &path.index(index))?;
     }
     found.needs.tools = declared.is_some();
-    let Some(choice) = top.get("tool_choice") else { return Ok(true) };
-    validate_tool_choice(choice, &top.path("tool_choice"), declared)
+    // Name of the chat dialect.
+    let name = "parallel_tool_calls";
+    let parallel = read::optional_bool(top.get(name), &top.path(name))?.unwrap_or(true);
+    let Some(choice) = top.get("tool_choice") else { return Ok(parallel) };
+    Ok(validate_tool_choice(choice, &top.path("tool_choice"), declared)? && parallel)
 }
 
 fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {

@@ -245,23 +245,23 @@ impl ChoiceDecoder {
         parts: &ChoiceMembers<'a>,
     ) -> (MessageMembers<'a>, bool) {
         let whole = parts.whole_message.filter(|_| parts.finish_reason.is_some()).unwrap_or_default();
-        let mut said = MessageMembers {
+        let mut members = MessageMembers {
             content: delta.content.or(whole.content.filter(|_| !self.emitted.text)),
             reasoning: delta.reasoning.or(whole.reasoning.filter(|_| !self.emitted.reasoning)),
             refusal: delta.refusal.or(whole.refusal.filter(|_| !self.emitted.refusal)),
             ..delta
         };
-        let has_calls = |said: &MessageMembers<'_>| said.tool_calls.or(said.function_call).is_some();
+        let has_calls = |members: &MessageMembers<'_>| members.tool_calls.or(members.function_call).is_some();
         let has_whole_calls = self.tool_calls.is_empty() && !has_calls(&delta) && has_calls(&whole);
         if has_whole_calls {
-            (said.tool_calls, said.function_call) = (whole.tool_calls, whole.function_call);
+            (members.tool_calls, members.function_call) = (whole.tool_calls, whole.function_call);
         }
-        if said.reasoning.is_none() && !self.has_named_reasoning {
+        if members.reasoning.is_none() && !self.has_named_reasoning {
             let whole = whole.reasoning_details.filter(|_| !self.emitted.reasoning);
-            said.reasoning =
+            members.reasoning =
                 delta.reasoning_details.or(whole).filter(|details| json_cursor::is_array(details));
         }
-        (said, has_whole_calls)
+        (members, has_whole_calls)
     }
 
     /// Emits the reasoning, the content and the refusal. Returns the content of the parts.
