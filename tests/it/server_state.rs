@@ -176,8 +176,11 @@ fn page() -> String {
         "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
          offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
          the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking`, \
-         `think` and `reasoning` on chat are read as `reasoning_effort` is, and so is a value of 0 of `thinking_budget`, \
-         `thinking_token_budget` or `reasoning_budget`.\n",
+         `think`, `reasoning` and `disable_reasoning` are read as `reasoning_effort` is, on messages behind the members of \
+         the dialect, and so is a value of 0 of `thinking_budget`, `thinking_token_budget`, `reasoning_budget` or \
+         `max_thinking_tokens`. An effort switches thinking on at an offer that has a switch and takes no effort. \
+         `include_reasoning: false`, `reasoning.exclude: true` and `reasoning_format: \"hidden\"` leave the reasoning out of \
+         the answers of chat.\n",
     );
     page
 }

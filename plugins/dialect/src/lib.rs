@@ -40,6 +40,9 @@ mod partial_json;
 mod pending_tool_calls;
 mod providers;
 mod reasoning_effort;
+mod reasoning_switch;
+#[cfg(test)]
+mod reasoning_switch_tests;
 #[cfg(test)]
 mod request_history_tests;
 mod response_constraints;

@@ -27,7 +27,8 @@ pub(crate) enum EffortLevel {
 const MEDIUM_BUDGET_TOKENS: u64 = 2_000;
 const HIGH_BUDGET_TOKENS: u64 = 8_000;
 /// Budgets of engines and vendors, of which 0 disables reasoning.
-const BUDGETS: [&str; 3] = ["thinking_budget", "thinking_token_budget", "reasoning_budget"];
+const BUDGETS: [&str; 4] =
+    ["thinking_budget", "thinking_token_budget", "reasoning_budget", "max_thinking_tokens"];
 /// Effort words that chat providers do not have. Responses providers have them.
 const EXACT_WORDS: [&str; 4] = ["none", "minimal", "xhigh", "max"];
 
@@ -77,11 +78,27 @@ impl ReasoningEffort {
             .or_else(|| of("chat_template_kwargs", parse_template_kwargs))
             .or_else(|| of("think", parse_think))
             .or_else(|| {
+                let is_disabled = ask.member_value("disable_reasoning").and_then(parse_bool);
+                is_disabled.filter(|is_disabled| *is_disabled).map(|_| with_enabled(Some(false)))
+            })
+            .or_else(|| {
                 let is_off =
                     |name: &&str| ask.member_value(name).is_some_and(|value| is_switched_off(name, value));
                 BUDGETS.iter().any(is_off).then_some(with_enabled(Some(false)))
             })
             .unwrap_or_default()
+    }
+
+    /// Reads the effort of a messages request: `thinking` and `output_config`, or else the parameters of other vendors.
+    pub(crate) fn from_messages_request(ask: &InferenceRequest) -> Self {
+        let thinking = ask.member_value("thinking").unwrap_or_default();
+        let kind = json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string);
+        let enabled = kind.map(|kind| kind != "disabled");
+        let effort =
+            ask.member_value("output_config").and_then(|config| json_cursor::member_value(config, "effort"));
+        let level = effort.and_then(|effort| parse_effort(effort).level);
+        let own = Self { enabled, level }.with_budget(json_cursor::member_value(thinking, "budget_tokens"));
+        if own == Self::default() { Self::from_request(ask) } else { own }
     }
 
     /// Adds a budget of reasoning tokens; 0 disables reasoning, unless it is enabled explicitly.
@@ -147,10 +164,17 @@ pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'st
 pub(crate) fn is_reasoning_off(ask: &InferenceRequest) -> bool {
     match ask.dialect.request_form() {
         RequestForm::Chat => ReasoningEffort::from_request(ask).enabled == Some(false),
-        RequestForm::Messages => {
-            ask.member_value("thinking").map(parse_thinking) == Some(with_enabled(Some(false)))
-        }
+        RequestForm::Messages => ReasoningEffort::from_messages_request(ask).enabled == Some(false),
     }
+}
+
+/// Returns true if a chat client asks to leave the reasoning out of the answer. The model may reason nevertheless.
+pub(crate) fn is_reasoning_hidden(ask: &InferenceRequest) -> bool {
+    let exclude = ask.member_value("reasoning").and_then(|value| json_cursor::member_value(value, "exclude"));
+    let format = ask.member_value("reasoning_format").unwrap_or_default();
+    ask.member_value("include_reasoning") == Some(b"false")
+        || exclude == Some(b"true")
+        || json::is_string_equal(format, "hidden")
 }
 
 /// Parses `think` of Ollama: a boolean or an effort.
@@ -179,7 +203,12 @@ fn parse_thinking(value: &[u8]) -> ReasoningEffort {
         () if json::is_string_equal(kind, "enabled") => Some(true),
         () => parse_bool(value),
     };
-    with_enabled(on).with_budget(json_cursor::member_value(value, "budget_tokens"))
+    let budget = json_cursor::member_value(value, "budget_tokens");
+    if on.is_some() {
+        with_enabled(on).with_budget(budget)
+    } else {
+        with_enabled(on).with_budget_or_off(budget)
+    }
 }
 
 /// Parses `chat_template_kwargs`, for the templates of Qwen, GLM, DeepSeek and Granite.
@@ -187,6 +216,10 @@ fn parse_template_kwargs(value: &[u8]) -> ReasoningEffort {
     let says = |name| json_cursor::member_value(value, name).and_then(parse_bool);
     let level = json_cursor::member_value(value, "reasoning_effort").map(parse_effort).unwrap_or_default();
     match says("enable_thinking").or_else(|| says("thinking")) {
+        None if level == ReasoningEffort::default() => {
+            let budget = json_cursor::member_value(value, "thinking_budget");
+            ReasoningEffort::default().with_budget_or_off(budget)
+        }
         None => level,
         on => ReasoningEffort { enabled: on, level: level.level.filter(|_| on == Some(true)) },
     }
@@ -226,6 +259,10 @@ mod tests {
             r#""thinking_token_budget":0.0"#,
             r#""reasoning_budget":0"#,
             r#""think":false"#,
+            r#""disable_reasoning":true"#,
+            r#""max_thinking_tokens":0"#,
+            r#""thinking":{"budget_tokens":0}"#,
+            r#""chat_template_kwargs":{"thinking_budget":0}"#,
         ] {
             assert_eq!(read(members), off, "{members}");
         }
@@ -251,6 +288,8 @@ mod tests {
             (r#""think":false,"reasoning_effort":"high""#, level(EffortLevel::High)),
             (r#""reasoning_budget":-1,"thinking_budget":100"#, ReasoningEffort::default()),
             (r#""reasoning_effort":null,"thinking":{}"#, ReasoningEffort::default()),
+            (r#""reasoning_effort":"default","disable_reasoning":false"#, ReasoningEffort::default()),
+            (r#""chat_template_kwargs":{"thinking_budget":100}"#, level(EffortLevel::Low)),
         ] {
             assert_eq!(read(members), effort, "{members}");
         }

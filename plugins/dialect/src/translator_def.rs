@@ -3,7 +3,7 @@
 use crate::answer::DecodedAnswer;
 use crate::decode::{BufferedDecoder, DialectDecoder};
 use crate::write::{self, ResponseIdentity};
-use crate::{chat_chat, messages_chat, responses_any};
+use crate::{chat_chat, messages_chat, reasoning_effort, responses_any};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator,
@@ -133,12 +133,14 @@ pub(crate) fn buffered_as_chat(
     target: &AttemptTarget<'_>,
     body: Bytes,
 ) -> Result<BufferedResponse, UpstreamError> {
-    let answer = DecodedAnswer::decode(ask, target, body)?;
-    Ok(write::chat::write_buffered(
-        &answer,
-        &ResponseIdentity::from_target(target),
-        target.adjustment.choices,
-    ))
+    let mut answer = DecodedAnswer::decode(ask, target, body)?;
+    let output_bytes = answer.output_bytes();
+    if reasoning_effort::is_reasoning_hidden(ask) {
+        answer.choices.iter_mut().for_each(|choice| choice.reasoning.clear());
+    }
+    let identity = ResponseIdentity::from_target(target);
+    let response = write::chat::write_buffered(&answer, &identity, target.adjustment.choices);
+    Ok(BufferedResponse { output_bytes, ..response })
 }
 
 /// Creates a translation of a stream of any provider to the chat dialect.
@@ -152,7 +154,8 @@ pub(crate) fn stream_as_chat(
         ask.n,
         ask.include_usage,
         choices,
-    );
+    )
+    .with_hidden_reasoning(reasoning_effort::is_reasoning_hidden(ask));
     crate::new_stream_translation(ask, target, writer)
 }
 

@@ -5,7 +5,7 @@
 use super::messages;
 use crate::body_builder::BodyBuilder;
 use crate::reasoning_effort::ReasoningEffort;
-use crate::{json_cursor, parameters, response_constraints, structured_output};
+use crate::{json_cursor, parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
@@ -53,7 +53,7 @@ pub(super) fn build_request(
     }
     structured_output::write_constraints(ask, target, &mut out)?;
     write_limits(ask, target, &mut out);
-    write_reasoning(ask, target, effort, &mut out);
+    reasoning_switch::write_reasoning(ask, target, effort, &mut out);
     write_preset(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
@@ -99,7 +99,7 @@ fn should_forward(
     }
     if structured_output::is_constraint(name)
         || EFFORT_MEMBERS.contains(&name)
-        || is_replaced_by_effort(target, effort, name)
+        || reasoning_switch::is_replaced(target, effort, name)
     {
         return Ok(false);
     }
@@ -115,16 +115,6 @@ fn is_plain_text(format: &[u8]) -> bool {
     json_cursor::member_value(format, "type")
         .and_then(json_cursor::parse_string)
         .is_some_and(|kind| kind == "text")
-}
-
-/// Returns true for `chat_template_kwargs` if the builder writes this member itself, together with the effort.
-fn is_replaced_by_effort(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
-    name == "chat_template_kwargs" && effort.enabled.is_some() && has_thinking_switch(target)
-}
-
-/// Returns true if the engine accepts a switch for thinking.
-fn has_thinking_switch(target: &AttemptTarget<'_>) -> bool {
-    target.capabilities.thinking_switch && target.allows_extra(ExtraMember::ThinkingSwitch)
 }
 
 /// Writes a member with the request's edits applied.
@@ -152,49 +142,6 @@ fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut Bo
     }
 }
 
-/// Writes the thinking switch and the reasoning effort. If thinking is disabled and the engine has no switch, writes
-/// the effort `low`.
-fn write_reasoning(
-    ask: &InferenceRequest,
-    target: &AttemptTarget<'_>,
-    effort: ReasoningEffort,
-    out: &mut BodyBuilder<'_>,
-) {
-    let abilities = target.capabilities;
-    if let Some(on) = effort.enabled.filter(|_| has_thinking_switch(target)) {
-        out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
-        out.push_str(if on { "true" } else { "false" });
-        let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
-        let preset = || preset.map(|(_, value)| value.as_bytes());
-        let listed = abilities.accepts_parameter("chat_template_kwargs");
-        let own =
-            ask.member_value("chat_template_kwargs").filter(|_| listed).or_else(preset).unwrap_or_default();
-        for (key, value) in json_cursor::members(own).filter(|(key, _)| key != "enable_thinking") {
-            out.push_byte(b',');
-            out.push_json_string(&key);
-            out.push_byte(b':');
-            out.push_source(value);
-        }
-        out.push_byte(b'}');
-        if !on {
-            return;
-        }
-    }
-    let word = match (effort.enabled, effort.level) {
-        (Some(false), _) => "low",
-        (_, Some(level)) => level.chat_name(),
-        (_, None) => return,
-    };
-    // An effort that the client did not give as `reasoning_effort` is omitted if the provider has rejected this member.
-    let is_own = ask.member_value("reasoning_effort").is_some();
-    if abilities.accepts_parameter("reasoning_effort") && (is_own || target.allows_extra(ExtraMember::Effort))
-    {
-        out.push_str(r#","reasoning_effort":""#);
-        out.push_str(word);
-        out.push_byte(b'"');
-    }
-}
-
 /// Writes the members of the model's preset that the client did not set.
 fn write_preset(
     ask: &InferenceRequest,
@@ -204,7 +151,7 @@ fn write_preset(
 ) {
     for (name, value) in response_constraints::preset_members(ask, target) {
         let thought = name == "reasoning_effort" && effort != ReasoningEffort::default();
-        if !thought && !is_replaced_by_effort(target, effort, name) {
+        if !thought && !reasoning_switch::is_replaced(target, effort, name) {
             out.push_byte(b',');
             out.push_json_string(name);
             out.push_byte(b':');

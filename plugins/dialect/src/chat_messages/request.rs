@@ -223,7 +223,8 @@ fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Reaso
     if abilities.accepts_parameter("reasoning_effort") {
         effort
     } else if abilities.thinking_switch {
-        ReasoningEffort { level: None, ..effort }
+        // A model without efforts thinks at every effort but `none`.
+        ReasoningEffort { enabled: effort.enabled.or(effort.level.map(|_| true)), level: None }
     } else {
         ReasoningEffort::default()
     }

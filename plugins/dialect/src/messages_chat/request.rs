@@ -7,7 +7,8 @@ use super::conversation::ConversationWriter;
 use super::{ids, serialize};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
-use crate::{parameters, response_constraints, structured_output};
+use crate::reasoning_effort::ReasoningEffort;
+use crate::{parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, ContinuationMethod, ExtraMember, InferenceRequest, PrefillMethod,
@@ -43,11 +44,12 @@ pub(super) fn build_request(
         out.push_byte(b':');
         out.push_number(max);
     }
-    write_sampling(ask, target, &mut out);
-    write_engine_parameters(ask, target, &mut out)?;
+    let effort = ReasoningEffort::from_messages_request(ask);
+    write_sampling(ask, target, effort, &mut out);
+    write_engine_parameters(ask, target, effort, &mut out)?;
     write_stop(ask, target, &mut out);
     write_response_format(ask, target, &mut out)?;
-    write_thinking(ask, target, &mut out);
+    reasoning_switch::write_reasoning(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
         if target.allows_extra(ExtraMember::StreamOptions) {
@@ -184,7 +186,12 @@ fn write_tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>
     Ok(())
 }
 
-fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+fn write_sampling(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
+    out: &mut BodyBuilder<'_>,
+) {
     // The chat dialect does not define `top_k`, so it is sent only to engines that list it.
     let abilities = target.capabilities;
     let takes = |name: &str| {
@@ -202,7 +209,12 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
             out.push_source(value);
         }
     }
-    for (name, value) in response_constraints::preset_members(ask, target) {
+    let is_written = |name: &str| {
+        (name == "reasoning_effort" && effort != ReasoningEffort::default())
+            || reasoning_switch::is_replaced(target, effort, name)
+    };
+    let preset = response_constraints::preset_members(ask, target);
+    for (name, value) in preset.filter(|(name, _)| !is_written(name)) {
         out.push_byte(b',');
         out.push_json_string(name);
         out.push_byte(b':');
@@ -210,15 +222,17 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     }
 }
 
-/// Writes the engine parameters, except `top_k`, that the offer lists.
+/// Writes the engine parameters that the offer lists, except those that other functions write.
 fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     for field in &ask.members.0 {
         let name = &*field.name;
-        let Some(value) = ask.member_value(name).filter(|_| name != "top_k") else { continue };
+        let is_written = name == "top_k" || reasoning_switch::is_replaced(target, effort, name);
+        let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
             out.push_byte(b',');
             out.push_json_string(name);
@@ -278,45 +292,4 @@ fn write_response_format(
             "An output format must be of type `json_schema`.",
         )),
     }
-}
-
-/// Writes the thinking switch and the reasoning effort in the form that the offer accepts.
-fn write_thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    let thinking = ask.member_value("thinking").unwrap_or_default();
-    let kind =
-        json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-    let disabled = kind == "disabled";
-    if target.capabilities.thinking_switch
-        && target.allows_extra(ExtraMember::ThinkingSwitch)
-        && !kind.is_empty()
-    {
-        out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
-        out.push_str(if disabled { "false}" } else { "true}" });
-        if disabled {
-            // If the switch disables thinking, an effort would contradict it.
-            return;
-        }
-    }
-    if !target.capabilities.accepts_parameter("reasoning_effort") || !target.allows_extra(ExtraMember::Effort)
-    {
-        return;
-    }
-    let effort = ask
-        .member_value("output_config")
-        .and_then(|config| json_cursor::member_value(config, "effort"))
-        .and_then(json_cursor::parse_string);
-    let budget = json_cursor::member_value(thinking, "budget_tokens").and_then(json_cursor::parse_integer);
-    let word = match (disabled, effort.as_deref(), budget) {
-        (true, ..) => "low",
-        (_, Some(word @ ("low" | "medium" | "high")), _) => word,
-        (_, Some("minimal"), _) => "low",
-        (_, Some(_), _) => "high",
-        (_, None, Some(0..2_000u64)) => "low",
-        (_, None, Some(2_000..8_000)) => "medium",
-        (_, None, Some(_)) => "high",
-        (_, None, None) => return,
-    };
-    out.push_str(r#","reasoning_effort":""#);
-    out.push_str(word);
-    out.push_byte(b'"');
 }

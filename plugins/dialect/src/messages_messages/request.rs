@@ -4,9 +4,9 @@
 use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
 use crate::body_builder::BodyBuilder;
-use crate::{chat_messages, json_cursor, parameters, response_constraints};
+use crate::{chat_messages, json_cursor, parameters, reasoning_effort, response_constraints};
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
+use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
 
 /// Members that are forwarded to a provider. All other members identify the client's user, or are meant for the
 /// vendor's own servers.
@@ -75,6 +75,11 @@ pub(super) fn build_request(
             }
             _ => out.push_source(value),
         }
+    }
+    // Spellings of other vendors for no thinking.
+    let is_off = || reasoning_effort::is_reasoning_off(ask) && target.allows_extra(ExtraMember::Thinking);
+    if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
+        out.push_str(r#","thinking":{"type":"disabled"}"#);
     }
     for (name, value) in engine {
         out.push_byte(b',');

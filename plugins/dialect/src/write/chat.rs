@@ -31,6 +31,8 @@ pub struct ChatStreamWriter {
     /// Calls that have no arguments so far, as (choice, call).
     calls_without_arguments: Vec<(u32, u32)>,
     has_started: bool,
+    /// True if the client asks to leave out the reasoning.
+    hides_reasoning: bool,
 }
 
 impl ChatStreamWriter {
@@ -56,7 +58,15 @@ impl ChatStreamWriter {
             finish_reasons: vec![None; n.max(1) as usize],
             calls_without_arguments: Vec::new(),
             has_started,
+            hides_reasoning: false,
         }
+    }
+
+    /// Leaves out the reasoning if `is_hidden` is true.
+    #[must_use]
+    pub(crate) fn with_hidden_reasoning(mut self, is_hidden: bool) -> Self {
+        self.hides_reasoning = is_hidden;
+        self
     }
 
     fn write_choice_start(&self, choice: u32, out: &mut Vec<u8>) {
@@ -113,6 +123,9 @@ const CHUNK_END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
 impl super::DialectWriter for ChatStreamWriter {
     fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
+        if self.hides_reasoning && matches!(event, AnswerEvent::Reasoning { .. }) {
+            return;
+        }
         if event.is_content() {
             self.write_roles(out);
         }
@@ -184,7 +197,7 @@ impl super::DialectWriter for ChatStreamWriter {
     }
 
     fn shows_reasoning(&self) -> bool {
-        true
+        !self.hides_reasoning
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {

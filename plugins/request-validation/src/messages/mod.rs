@@ -7,6 +7,7 @@ mod source;
 mod tools;
 
 use crate::body::{RootObject, validate_body};
+use crate::chat::check_thinking_switches;
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
@@ -95,6 +96,7 @@ fn validate_request(
     let filters = read_filters(&top, ModelKind::Chat)?;
     let thinking = settings::read_thinking(&top)?;
     settings::validate_output_config(&top, &mut found)?;
+    check_thinking_switches(&top)?;
     if let Some(system) = top.get("system") {
         block::validate_texts(system, &top.path("system"), &mut found)?;
     }

@@ -1,0 +1,65 @@
+//! Reasoning members of a request to a chat provider: the switch for thinking and the effort.
+
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor;
+use crate::reasoning_effort::ReasoningEffort;
+use penstock_core::{AttemptTarget, ExtraMember, InferenceRequest, RequestForm};
+
+/// Returns the value of the switch to send; `None` if the client requests nothing, or the engine accepts no switch. An
+/// engine that accepts no effort thinks at every effort but `none`.
+fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<bool> {
+    let abilities = target.capabilities;
+    let has_switch = abilities.thinking_switch && target.allows_extra(ExtraMember::ThinkingSwitch);
+    let by_level = effort.level.filter(|_| !abilities.accepts_parameter("reasoning_effort")).map(|_| true);
+    effort.enabled.or(by_level).filter(|_| has_switch)
+}
+
+/// Returns true for `chat_template_kwargs` if [`write_reasoning`] writes this member, together with the switch.
+pub(crate) fn is_replaced(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
+    name == "chat_template_kwargs" && switch_value(target, effort).is_some()
+}
+
+/// Writes the switch and the reasoning effort. If thinking is disabled and the engine has no switch, writes the effort
+/// `low`.
+pub(crate) fn write_reasoning(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: ReasoningEffort,
+    out: &mut BodyBuilder<'_>,
+) {
+    let abilities = target.capabilities;
+    if let Some(on) = switch_value(target, effort) {
+        out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
+        out.push_str(if on { "true" } else { "false" });
+        let preset = target.preset.iter().find(|(name, _)| &**name == "chat_template_kwargs");
+        let preset = || preset.map(|(_, value)| value.as_bytes());
+        let listed = abilities.accepts_parameter("chat_template_kwargs");
+        let own =
+            ask.member_value("chat_template_kwargs").filter(|_| listed).or_else(preset).unwrap_or_default();
+        for (key, value) in json_cursor::members(own).filter(|(key, _)| key != "enable_thinking") {
+            out.push_byte(b',');
+            out.push_json_string(&key);
+            out.push_byte(b':');
+            out.push_source(value);
+        }
+        out.push_byte(b'}');
+        if !on {
+            // An effort would contradict the switch.
+            return;
+        }
+    }
+    let word = match (effort.enabled, effort.level) {
+        (Some(false), _) => "low",
+        (_, Some(level)) => level.chat_name(),
+        (_, None) => return,
+    };
+    // An effort that the client did not give as `reasoning_effort` is omitted if the provider has rejected this member.
+    let is_own =
+        ask.dialect.request_form() == RequestForm::Chat && ask.member_value("reasoning_effort").is_some();
+    if abilities.accepts_parameter("reasoning_effort") && (is_own || target.allows_extra(ExtraMember::Effort))
+    {
+        out.push_str(r#","reasoning_effort":""#);
+        out.push_str(word);
+        out.push_byte(b'"');
+    }
+}
