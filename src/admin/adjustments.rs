@@ -19,16 +19,14 @@ use serde_json::{Value, json};
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 
 /// Route of grants.
-pub const ROUTES: &[AdminRoute] = &[
-    AdminRoute::post(
-        "/admin/credits/grant",
-        "grant",
-        "Gives an account credits or energy",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
-    )
-    .with_body(&GRANT_MEMBERS, &["account"])
-    .with_response(201, || schema_ref("Granted")),
-];
+pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
+    "/admin/credits/grant",
+    "grant",
+    "Gives an account credits or energy",
+    RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
+)
+.with_body(&GRANT_MEMBERS, &["account"])
+.with_response(201, || schema_ref("Granted"))];
 
 /// Parsed request for a grant.
 #[derive(Debug)]
@@ -196,7 +194,12 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
+pub(super) async fn adjustment_json(
+    ledger: &Ledger,
+    account: &str,
+    id: &str,
+    entry: u64,
+) -> Result<Value, ApiError> {
     let mut balances = format::balances_to_json(account, &ledger.current_balance(account).await?);
     if let Some(members) = balances.as_object_mut() {
         members.insert("id".to_owned(), id.into());

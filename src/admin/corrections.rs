@@ -1,8 +1,8 @@
 //! Corrections of charges and grants in the ledger, and what a correction would change.
 
 use super::adjustments::{
-    LedgerAdjustment, adjustment_json, adjustment_refusal, decimal_text, existing_entry, parse_amount, random_id,
-    record_audit, unit,
+    LedgerAdjustment, adjustment_json, adjustment_refusal, decimal_text, existing_entry, parse_amount,
+    random_id, record_audit, unit,
 };
 use super::credits::run_blocking;
 use super::input::RequestFields;
@@ -175,7 +175,8 @@ struct CorrectionFacts {
 impl CorrectionFacts {
     /// Returns the facts of a movement; `None` if it is no correction.
     fn of(movement: &EntryKind) -> Option<Self> {
-        let EntryKind::Correct { id, of, what, wallet, previous_amount, new_amount, note, .. } = movement else {
+        let EntryKind::Correct { id, of, what, wallet, previous_amount, new_amount, note, .. } = movement
+        else {
             return None;
         };
         let kind = match what {
@@ -183,7 +184,15 @@ impl CorrectionFacts {
             CorrectedKind::Grant => "grant",
         };
         let (previous, new) = (*previous_amount, *new_amount);
-        Some(Self { id: id.to_string(), entry: *of, kind, wallet: *wallet, previous, new, note: note.to_string() })
+        Some(Self {
+            id: id.to_string(),
+            entry: *of,
+            kind,
+            wallet: *wallet,
+            previous,
+            new,
+            note: note.to_string(),
+        })
     }
 
     const fn is_increase(&self) -> bool {

@@ -143,14 +143,22 @@ mod tests {
         };
         let charge = entry_json(json!({ "seq": 1, "at": 0, "act": "settle", "wallet": "credits",
             "amount": 2_000_000, "held": 3_000_000, "eur": "0.02" }));
-        assert_eq!((&charge["charged"], &charge["eur"], &charge["held"]), (&json!("2"), &json!("0.02"), &json!("3")));
+        assert_eq!(
+            (&charge["charged"], &charge["eur"], &charge["held"]),
+            (&json!("2"), &json!("0.02"), &json!("3"))
+        );
         let refund = correction("settle", 500_000, 2_000_000, "0.015");
         assert_eq!((&refund["charged"], &refund["eur"]), (&json!("-1.5"), &json!("-0.015")));
         let raised = correction("settle", 3_000_000, 2_000_000, "-0.01");
         assert_eq!((&raised["charged"], &raised["eur"]), (&json!("1"), &json!("0.01")));
         let taken = correction("grant", 4_000_000, 10_000_000, "0");
-        assert_eq!((&taken["granted"], &taken["eur"], taken.get("charged")), (&json!("-6"), &json!("0"), None));
-        let grant = entry_json(json!({ "seq": 3, "at": 0, "act": "grant", "wallet": "energy", "amount": 1_500_000_000 }));
+        assert_eq!(
+            (&taken["granted"], &taken["eur"], taken.get("charged")),
+            (&json!("-6"), &json!("0"), None)
+        );
+        let grant = entry_json(
+            json!({ "seq": 3, "at": 0, "act": "grant", "wallet": "energy", "amount": 1_500_000_000 }),
+        );
         assert_eq!((&grant["granted"], grant.get("eur")), (&json!("1.5"), None));
         let unused = entry_json(json!({ "seq": 4, "at": 0, "act": "void", "wallet": "credits", "held": 7 }));
         assert!(unused.get("charged").is_none() && unused.get("granted").is_none());

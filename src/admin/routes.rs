@@ -3,8 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, carbon, corrections, credits, dangling_references, files, grid, invoice,
-    issued_invoices, keys, latency, ledger_export, reload, routing, status, usage, users,
+    accounts, adjustments, audit, batches, carbon, corrections, credits, dangling_references, files, grid,
+    invoice, issued_invoices, keys, latency, ledger_export, reload, routing, status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;

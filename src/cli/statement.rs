@@ -93,7 +93,9 @@ fn statement_text(answer: &Value) -> String {
         };
         let list = |name: &str| account.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let mut rows = vec![line("all".to_owned(), account, "eur_rounded")];
-        rows.extend(list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key, "eur")));
+        rows.extend(
+            list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key, "eur")),
+        );
         rows.extend(list("models").iter().map(|model| line(table_cell(model, "model"), model, "eur")));
         let _ =
             write!(text, "\nAccount {}\n{}", table_cell(account, "account"), format_table(&heading, &rows));
@@ -134,13 +136,17 @@ mod tests {
 
     #[test]
     fn the_amounts_of_rows_are_exact_and_only_the_total_is_rounded() {
-        let row = |name: &str, value: &str, eur: &str| json!({ (name): value, "eur": eur, "eur_rounded": "0.00" });
+        let row =
+            |name: &str, value: &str, eur: &str| json!({ (name): value, "eur": eur, "eur_rounded": "0.00" });
         let mut account = row("account", "acme", "0.0081");
         account["eur_rounded"] = "0.01".into();
         account["keys"] = json!([row("key", "a", "0.004"), row("key", "b", "0.0041")]);
         let text = statement_text(&json!({ "month": "2026-11", "accounts": [account] }));
         for (row, eur) in [("all ", " 0.01"), ("key a", " 0.004"), ("key b", " 0.0041")] {
-            assert!(text.lines().any(|line| line.starts_with(row) && line.trim_end().ends_with(eur)), "{row}: {text}");
+            assert!(
+                text.lines().any(|line| line.starts_with(row) && line.trim_end().ends_with(eur)),
+                "{row}: {text}"
+            );
         }
     }
 }

@@ -46,14 +46,17 @@ fn plain_amount(text: &str, has_comma: bool) -> Option<String> {
         None => text.split_once('.'),
     };
     match parts {
-        Some((whole, decimals)) => Some(format!("{}.{decimals}", without_groups(whole, with_comma.is_some())?)),
+        Some((whole, decimals)) => {
+            Some(format!("{}.{decimals}", without_groups(whole, with_comma.is_some())?))
+        }
         None => without_groups(text, has_comma),
     }
 }
 
 /// Returns a whole number without the separators of its thousands; `None` if they are not between groups of three digits.
 fn without_groups(whole: &str, has_points: bool) -> Option<String> {
-    let groups: Vec<&str> = whole.split(|mark: char| mark.is_whitespace() || (has_points && mark == '.')).collect();
+    let groups: Vec<&str> =
+        whole.split(|mark: char| mark.is_whitespace() || (has_points && mark == '.')).collect();
     let (first, rest) = groups.split_first()?;
     let is_number = |group: &&str| group.bytes().all(|byte| byte.is_ascii_digit());
     let is_grouped = (1..=GROUP_DIGITS).contains(&first.len())
@@ -94,9 +97,14 @@ mod tests {
     fn a_point_before_three_digits_is_refused_where_the_decimal_mark_is_a_comma() {
         let mut request = ConsoleRequest::default();
         request.language = Language::German;
-        for (text, is_refused) in
-            [("1.000", true), ("0.125", true), ("1.5", false), ("1.0000", false), ("1.000,5", false), ("1000", false)]
-        {
+        for (text, is_refused) in [
+            ("1.000", true),
+            ("0.125", true),
+            ("1.5", false),
+            ("1.0000", false),
+            ("1.000,5", false),
+            ("1000", false),
+        ] {
             request.form = vec![("credits".to_owned(), text.to_owned())];
             assert_eq!(check_amounts(&request).is_err(), is_refused, "{text}");
         }
@@ -104,7 +112,8 @@ mod tests {
         let refusal = check_amounts(&request).unwrap_err();
         assert_eq!(refusal.param.as_deref(), Some("budget_per_day"));
         let shown = penstock_console::Text::refusal(&refusal.message);
-        let expected = "1.000 kann Tausender oder Dezimalstellen meinen: Schreiben Sie 1\u{202f}000 oder 1,000.";
+        let expected =
+            "1.000 kann Tausender oder Dezimalstellen meinen: Schreiben Sie 1\u{202f}000 oder 1,000.";
         assert_eq!(shown.render(Language::German), expected);
         request.language = Language::English;
         assert!(check_amounts(&request).is_ok());

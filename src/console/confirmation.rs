@@ -116,7 +116,11 @@ impl Confirmation {
 }
 
 /// Reads what an action would change; parameters without a value are left out.
-async fn read(page: &PageContext<'_>, path: &str, query: &[(&'static str, String)]) -> Result<Value, ApiError> {
+async fn read(
+    page: &PageContext<'_>,
+    path: &str,
+    query: &[(&'static str, String)],
+) -> Result<Value, ApiError> {
     let filled = query.iter().filter(|(_, value)| !value.is_empty());
     let query: Vec<(&str, &str)> = filled.map(|(name, value)| (*name, value.as_str())).collect();
     page.get(path, &query).await

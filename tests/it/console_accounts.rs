@@ -149,7 +149,8 @@ async fn a_correction_above_the_amount_of_its_entry_needs_an_explicit_consent() 
     let (_provider, running) = bench().await;
     let granted = json!({"account": "acme", "credits": "10"});
     let entry = running.admin().post("/admin/credits/grant", &granted).await.json()["entry"].clone();
-    let preview = running.admin().get(&format!("/admin/credits/correction?entry={entry}&credits=12")).await.json();
+    let preview =
+        running.admin().get(&format!("/admin/credits/correction?entry={entry}&credits=12")).await.json();
     assert_eq!(
         preview,
         json!({"entry": entry, "account": "acme", "what": "grant", "wallet": "credits", "previous": "10",
@@ -160,8 +161,10 @@ async fn a_correction_above_the_amount_of_its_entry_needs_an_explicit_consent() 
     assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("credits")));
     assert!(!audited(&running, "acme").await.iter().any(|row| row.starts_with("\"credits.correct\"")));
     let fin = signed_in(&running, "fin", "finance").await;
-    let question =
-        fin.get(&format!("/console/accounts/acme/correct?entry={entry}&credits=12&wallet=credits")).await.text();
+    let question = fin
+        .get(&format!("/console/accounts/acme/correct?entry={entry}&credits=12&wallet=credits"))
+        .await
+        .text();
     assert!(question.contains("name=\"increase\" value=\"true\""), "{question}");
     assert!(question.contains("above that of the grant"), "{question}");
     body["increase"] = json!(true);

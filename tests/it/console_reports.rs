@@ -156,7 +156,8 @@ async fn the_exports_of_the_ledger_have_every_charge_once() {
         |account: &str| -> Vec<_> { rows.iter().filter(|row| row["account"] == account).cloned().collect() };
     assert_eq!(rows.iter().filter(|row| row["act"] == "settle").count(), 5);
     // Corrections have the sign of charges, so both files add up to the same.
-    for (column, of_days) in [("eur", "eur"), ("charged_credits", "credits"), ("charged_kwh", "charged_kwh")] {
+    for (column, of_days) in [("eur", "eur"), ("charged_credits", "credits"), ("charged_kwh", "charged_kwh")]
+    {
         assert_eq!(total(&rows, column), total(&days, of_days), "{column}");
     }
     let grant = rows.iter().find(|row| row["act"] == "grant" && row["account"] == "acme").unwrap();

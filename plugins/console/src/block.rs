@@ -294,7 +294,9 @@ impl Form {
             } else if field.value.trim() != other.value {
                 field.error = match &*other.value {
                     "" => "This field is empty now in the stored version.".into(),
-                    value => Text::with("The stored version has {0} here now.", [other.kind.shown_value(value)]),
+                    value => {
+                        Text::with("The stored version has {0} here now.", [other.kind.shown_value(value)])
+                    }
                 };
             }
         }

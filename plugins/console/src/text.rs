@@ -100,9 +100,11 @@ impl Text {
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Template(text, _) => text.is_empty(),
-            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::MonthDay(text) | Self::Month(text) => {
-                text.is_empty()
-            }
+            Self::Word(text)
+            | Self::Data(text)
+            | Self::Day(text)
+            | Self::MonthDay(text)
+            | Self::Month(text) => text.is_empty(),
             Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
         }
     }
@@ -111,7 +113,9 @@ impl Text {
     pub(crate) fn render_wrapping(&self, language: Language) -> Cow<'_, str> {
         let rendered = self.render(language);
         let parts = match self {
-            Self::Quantity(_, unit) | Self::Exact(_, unit) if !unit.is_empty() => rendered.rsplit_once('\u{202f}'),
+            Self::Quantity(_, unit) | Self::Exact(_, unit) if !unit.is_empty() => {
+                rendered.rsplit_once('\u{202f}')
+            }
             _ => None,
         };
         parts.map(|(number, unit)| format!("{number} {unit}").into()).unwrap_or(rendered)

@@ -94,9 +94,8 @@ const fn responses(name: &'static str, treatment: MemberTreatment, about: &'stat
 
 use MemberTreatment::{Engine, Harmless, Honoured, Refused};
 use RefusedValues::{
-    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, OutsideEu,
-    Prewarm, Present,
-    ProviderConstraints, SeveralChoices, ThirdPartyPayment,
+    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
+    OutsideEu, Present, Prewarm, ProviderConstraints, SeveralChoices, ThirdPartyPayment,
 };
 
 /// All listed members, sorted by dialect and name.

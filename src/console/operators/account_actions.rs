@@ -1,10 +1,10 @@
 //! Forms that change accounts and users: name and limits, suspension, corrections of the ledger, and roles.
 
-use crate::console::amount::decimal_point;
 use crate::console::actions::{
     ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text,
     without_confirmation,
 };
+use crate::console::amount::decimal_point;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
 use crate::console::request::ConsoleRequest;
 use http::Method;

@@ -4,11 +4,11 @@ use super::account_actions::{
     CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, RESUME_ACCOUNT, SUSPEND_ACCOUNT, account_path,
 };
 use crate::config::{ResolveEnv, diff_settings, load_text};
-use crate::console::amount::decimal_point;
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text,
-    new_key_json, new_secret_blocks, without_confirmation,
+    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text, new_key_json,
+    new_secret_blocks, without_confirmation,
 };
+use crate::console::amount::decimal_point;
 use crate::console::answer::ConsoleAnswer;
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
 use crate::console::invoice::ISSUERS;

@@ -224,19 +224,27 @@ mod tests {
         let entry = json!({ "entry": 8, "output": 12, "reasoning": 5, "counted": true });
         add_ledger_entry(&mut csv, &entry);
         let text = csv.into_text();
-        assert!(text.contains(",output_tokens,reasoning_tokens,counted,") && text.contains(",12,5,true,"), "{text}");
+        assert!(
+            text.contains(",output_tokens,reasoning_tokens,counted,") && text.contains(",12,5,true,"),
+            "{text}"
+        );
     }
 
     #[test]
     fn an_entry_of_the_ledger_is_one_row() {
         let mut csv = ledger_csv(CsvStyle::default());
-        let entry = |wallet: &str| json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "wallet": wallet,
-            "charged": "1.5", "amount": "1.5", "held": "2", "id": "=1" });
+        let entry = |wallet: &str| {
+            json!({ "entry": 7, "at": "2026-11-01T00:00:00Z", "act": "settle", "wallet": wallet,
+            "charged": "1.5", "amount": "1.5", "held": "2", "id": "=1" })
+        };
         add_ledger_entry(&mut csv, &entry("credits"));
         add_ledger_entry(&mut csv, &entry("energy"));
         let text = csv.into_text();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[1].starts_with("7,2026-11-01T00:00:00Z,settle,") && lines[1].contains(",'=1,"), "{text}");
+        assert!(
+            lines[1].starts_with("7,2026-11-01T00:00:00Z,settle,") && lines[1].contains(",'=1,"),
+            "{text}"
+        );
         let cell = |line: &str, name: &str| {
             let column = lines[0].split(',').position(|column| column == name);
             column.and_then(|column| line.split(',').nth(column)).map(str::to_owned)

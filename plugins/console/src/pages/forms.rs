@@ -100,7 +100,9 @@ pub fn correction_form(account: &str, id: &str) -> Form {
 pub fn correction_blocks(preview: &Value) -> Vec<Block> {
     let unit = if text(preview, "wallet") == "energy" { "kWh" } else { "credits" };
     let is_charge = text(preview, "what") == "settle";
-    let row = |name: &'static str, member: &str| vec![Cell::text(name), Cell::number(exact_text(preview, member, unit))];
+    let row = |name: &'static str, member: &str| {
+        vec![Cell::text(name), Cell::number(exact_text(preview, member, unit))]
+    };
     let table = Table {
         title: if is_charge { "Charge".into() } else { "Grant".into() },
         headings: vec!["Amount", "Value"],

@@ -26,8 +26,9 @@ pub use dashboard::{
 };
 pub use exports::{add_ledger_entry, ledger_blocks, ledger_csv, ledger_form, usage_csv};
 pub use forms::{
-    account_form, account_state_form, check_configuration_form, correction_blocks, correction_form, grant_form, invitation_form,
-    invite_user_form, new_account_form, new_key_form, reload_form, sign_in_form, user_role_form,
+    account_form, account_state_form, check_configuration_form, correction_blocks, correction_form,
+    grant_form, invitation_form, invite_user_form, new_account_form, new_key_form, reload_form, sign_in_form,
+    user_role_form,
 };
 pub use grid::grid_blocks;
 pub use invoice::{invoice_blocks, invoice_period_form, issue_invoice_form, issued_invoices_table};

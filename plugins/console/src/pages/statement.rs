@@ -135,7 +135,8 @@ fn sums_table(
     let row = |row: &Value| figures(name(row).into(), row, amount(row));
     let mut rows: Vec<_> = list(account, member).iter().map(row).collect();
     if !rows.is_empty() {
-        let eur = Cell::number(exact_text(account, "eur_rounded", "")).with_exact(exact_text(account, "eur", "EUR"));
+        let eur = Cell::number(exact_text(account, "eur_rounded", ""))
+            .with_exact(exact_text(account, "eur", "EUR"));
         rows.push(figures("Total".into(), account, eur));
     }
     Table {
