@@ -5,5 +5,6 @@
 //!
 //! Both accept the grammar of RFC 8259. Strings stay in the document until they are read.
 
+mod block;
 pub mod json;
 pub mod tape;

@@ -20,6 +20,12 @@ impl Base64Validator {
         self.padding += padding;
     }
 
+    /// Takes characters of the next piece that are known to be of the alphabet, without padding.
+    pub(crate) fn push_letters(&mut self, count: usize) {
+        self.broken |= self.padding > 0 && count > 0;
+        self.characters += count;
+    }
+
     /// True if the data so far is base64 of at least one byte, in complete groups of four characters.
     pub(crate) const fn is_valid(&self) -> bool {
         !self.broken && self.padding <= 2 && self.characters > 0 && self.characters.is_multiple_of(4)

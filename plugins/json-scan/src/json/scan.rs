@@ -1,7 +1,9 @@
 //! Scanner for members and elements, which skips their content.
 
+use crate::block::{any_special, quarters, special_bytes};
 use std::borrow::Cow;
 use std::ops::Range;
+use wide::u8x16;
 
 /// Maximum nesting depth.
 pub const MAX_DEPTH: u32 = 128;
@@ -47,39 +49,24 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
 /// Number of bytes at the start that are no quote, backslash or control character.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    // Processes eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let mut run = plain_blocks(bytes);
-    for eight in bytes.get(run..).unwrap_or_default().chunks_exact(8) {
-        let Ok(eight) = <[u8; 8]>::try_from(eight) else { break };
-        let word = u64::from_le_bytes(eight);
-        let zero = |w: u64| w.wrapping_sub(ONES) & !w;
-        let quote = zero(word ^ (ONES * b'"' as u64));
-        let slash = zero(word ^ (ONES * b'\\' as u64));
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let special = (quote | slash | control) & HIGHS;
+    let mut run = 0;
+    // Most strings end in the first 16 bytes; long ones are scanned 64 bytes at a time.
+    while let Some(start) = bytes.get(run..).and_then(<[u8]>::first_chunk::<16>) {
+        let special = special_bytes(u8x16::new(*start)).to_bitmask();
         if special != 0 {
-            // The lowest marked byte is always correct, because a borrow in the subtraction affects only higher bytes.
-            return run + (special.trailing_zeros() / 8) as usize;
+            return run + special.trailing_zeros() as usize;
         }
-        run += 8;
+        run += 16;
+        run += plain_blocks(bytes.get(run..).unwrap_or_default());
     }
     let rest = bytes.get(run..).unwrap_or_default();
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
 
-/// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character. The compiler
-/// turns the comparisons into vector instructions.
+/// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
-    let is_plain = |block: &&[u8; 64]| {
-        let special = block.iter().fold(0, |special, &byte| {
-            special | u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\')
-        });
-        special == 0
-    };
-    bytes.as_chunks().0.iter().take_while(is_plain).count() * 64
+    bytes.as_chunks().0.iter().take_while(|block| !any_special(quarters(block))).count() * 64
 }
 
 /// Position after the escape whose backslash is at `at`.

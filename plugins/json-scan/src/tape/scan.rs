@@ -119,7 +119,13 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
         let from = self.at;
         let ended = string_end(self.bytes, from + 1)?;
         self.at = ended.quote + 1;
-        self.record_node(if ended.escaped { ValueKind::EscapedString } else { ValueKind::String }, from)
+        self.record_node(if ended.escaped { ValueKind::EscapedString } else { ValueKind::String }, from)?;
+        if ended.base64 < ended.quote
+            && let Some(node) = self.nodes.last_mut().filter(|node| node.start as usize == from)
+        {
+            node.base64_from = u16::try_from(ended.base64 - from - 1).unwrap_or(0);
+        }
+        Ok(())
     }
 
     fn open_container(&mut self, object: bool, veiled: bool) -> Result<bool, JsonError> {
@@ -214,7 +220,8 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
             return Err(self.error("more values than allowed"));
         }
         let next = self.nodes.len() + 1;
-        self.nodes.push(TapeNode { start: from as u32, end: self.at as u32, next: next as u32, kind });
+        let (start, end, next) = (from as u32, self.at as u32, next as u32);
+        self.nodes.push(TapeNode { start, end, next, kind, base64_from: 0 });
         Ok(())
     }
 

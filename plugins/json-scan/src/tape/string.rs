@@ -2,7 +2,16 @@
 //! whether it has escapes.
 
 use super::JsonError;
+use crate::block::{
+    BACKSLASH, LAST_CONTROL, QUOTE, any_special, is_base64, lane_mask, quarters, special_bytes,
+};
+use std::ops::Range;
 use wide::u8x16;
+
+/// Number of bytes without a special byte after which a string may be long base64.
+const PLAIN_BEFORE_BASE64: usize = 4096;
+/// Maximum number of bytes between the last complete block of base64 and the closing quote.
+pub(super) const MAX_BASE64_TAIL: usize = 64;
 
 /// Result of validating a JSON string: the position of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +20,21 @@ pub struct StringEnd {
     pub quote: usize,
     /// True if the string has escapes.
     pub escaped: bool,
+    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL`]; the position of the
+    /// quote if this is unknown.
+    pub base64: usize,
+}
+
+impl StringEnd {
+    const fn new(quote: usize, escaped: bool) -> Self {
+        Self { quote, escaped, base64: quote }
+    }
+
+    /// Records a range of letters of base64, if it lasts until the end.
+    fn with_base64(self, letters: Option<Range<usize>>) -> Self {
+        let letters = letters.filter(|letters| self.quote - letters.end <= MAX_BASE64_TAIL);
+        Self { base64: letters.map_or(self.quote, |letters| letters.start), ..self }
+    }
 }
 
 /// Validates a string from the byte after its opening quote.
@@ -20,19 +44,26 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
         let first = special_bytes(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
         match start.get(first) {
-            Some(b'"') => return Ok(StringEnd { quote: from + first, escaped: false }),
+            Some(b'"') => return Ok(StringEnd::new(from + first, false)),
             Some(_) => at += first,
             None => at += 16,
         }
     }
     let mut escaped = false;
+    let (mut plain_from, mut base64) = (at, None);
     while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
         let quarters = quarters(block);
         // Most blocks of a prompt have no special bytes: one test covers all four quarters.
         if !any_special(quarters) {
             at += 64;
+            if at - plain_from >= PLAIN_BEFORE_BASE64 {
+                let end = base64_end(bytes, at);
+                base64 = (end > at).then_some(at..end).or(base64);
+                (at, plain_from) = (end, end);
+            }
             continue;
         }
+        plain_from = at + 64;
         let quotes = lane_mask(quarters, |bytes| bytes.simd_eq(QUOTE));
         let backslashes = lane_mask(quarters, |bytes| bytes.simd_eq(BACKSLASH));
         let controls = lane_mask(quarters, |bytes| bytes.min(LAST_CONTROL).simd_eq(bytes));
@@ -59,48 +90,23 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
             return scan_bytewise(bytes, at, escaped);
         }
         if end != 0 {
-            return Ok(StringEnd { quote: at + end.trailing_zeros() as usize, escaped });
+            let end = StringEnd::new(at + end.trailing_zeros() as usize, escaped);
+            return Ok(end.with_base64(base64));
         }
         at = next;
     }
-    scan_bytewise(bytes, at, escaped)
+    scan_bytewise(bytes, at, escaped).map(|end| end.with_base64(base64))
 }
 
-const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
-const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
 const U: u8x16 = u8x16::new([b'u'; 16]);
-const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
 /// Bit that stands for the last byte of a block in a mask of 64 bits.
 const LAST: u64 = 1 << 63;
 
-#[inline]
-fn quarters(block: &[u8; 64]) -> [u8x16; 4] {
-    match block.as_chunks::<16>() {
-        ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
-        // 64 bytes always split into four times 16.
-        _ => [QUOTE; 4],
-    }
-}
-
-#[inline]
-fn any_special(quarters: [u8x16; 4]) -> bool {
-    // Written without a closure over an array, which is not always inlined.
-    let [a, b, c, d] = quarters;
-    (special_bytes(a) | special_bytes(b) | special_bytes(c) | special_bytes(d)).any()
-}
-
-/// Mask of quotes, backslashes and control characters.
-#[inline]
-fn special_bytes(bytes: u8x16) -> u8x16 {
-    bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
-}
-
-/// Bit mask with one bit for each matching byte.
-#[inline]
-fn lane_mask(quarters: [u8x16; 4], is: impl Fn(u8x16) -> u8x16) -> u64 {
-    let [a, b, c, d] = quarters;
-    let bits = |bytes| u64::from(is(bytes).to_bitmask());
-    bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
+/// Position after the blocks of 64 bytes from `at` that have only letters of base64. Such bytes are plain: images are
+/// validated in the pass that looks for the ends of strings.
+fn base64_end(bytes: &[u8], at: usize) -> usize {
+    let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<64>().0;
+    at + blocks.iter().take_while(|block| is_base64(block)).count() * 64
 }
 
 /// Mask of the bytes that may follow a backslash, besides `"`, `\` and `u`.
@@ -138,7 +144,7 @@ fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringE
     let mut at = from;
     loop {
         match bytes.get(at) {
-            Some(b'"') => return Ok(StringEnd { quote: at, escaped }),
+            Some(b'"') => return Ok(StringEnd::new(at, escaped)),
             Some(b'\\') => {
                 escaped = true;
                 at += escape_length(bytes, at)?;

@@ -230,3 +230,47 @@ proptest! {
         agrees(bytes.as_bytes());
     }
 }
+
+#[test]
+fn known_base64_has_only_letters_of_base64() {
+    for length in [0, 64, 4_000, 4_112, 4_200, 4_239, 4_240, 8_400, 20_000, 80_000] {
+        for (foreign, at) in
+            [("-", 0), ("-", 4_150), ("é", 8_300), ("=", length), ("\\/", 6_000), ("-", length / 2)]
+        {
+            for close in
+                ["", " ", "\n                                                                         "]
+            {
+                let mut text = "Ab9+/z".repeat(length / 6 + 1);
+                text.truncate(length);
+                text.insert_str(at.min(length), foreign);
+                let document = format!("\"{text}\"{close}");
+                let nodes = scan(document.as_bytes(), BOUNDS).unwrap();
+                let tape = JsonTape { text: &document, nodes: &nodes };
+                let known = tape.root().unwrap().known_base64();
+                let letters = &text.as_bytes()[known.clone()];
+                let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+                assert!(letters.iter().all(is_letter), "{length} {foreign} {at}");
+                if length == 20_000 && foreign == "=" {
+                    assert!(known.start < 4_200 && known.end >= text.len() - 64, "{known:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_strings_are_found_wherever_they_are() {
+    let document = format!(
+        "[{{\"{}\":[1,\"{}\"]}},\"short\",\"\\n{}\"]",
+        "k".repeat(50),
+        "v".repeat(60),
+        "w".repeat(60)
+    );
+    let nodes = scan(document.as_bytes(), BOUNDS).unwrap();
+    let tape = JsonTape { text: &document, nodes: &nodes };
+    let found: Vec<_> =
+        tape.root().unwrap().long_strings(52).map(|range| document[range].chars().nth(3)).collect();
+    assert_eq!(found, [Some('k'), Some('v'), Some('w')]);
+    let inside = tape.root().unwrap().items().next().unwrap();
+    assert_eq!(inside.long_strings(53).count(), 1);
+}

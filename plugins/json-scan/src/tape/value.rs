@@ -1,5 +1,6 @@
 //! Validated document: nodes in the order of their first byte, and views of them.
 
+use super::string::MAX_BASE64_TAIL;
 use super::unescape;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -50,6 +51,9 @@ pub struct TapeNode {
     pub next: u32,
     /// Type of the value.
     pub kind: ValueKind,
+    /// Long string: offset after the opening quote from which all bytes are letters of base64, except for the last 64;
+    /// 0 if this is unknown.
+    pub base64_from: u16,
 }
 
 /// JSON document that is validated and indexed by nodes.
@@ -127,6 +131,25 @@ impl<'d> JsonValue<'d> {
     /// Raw bytes of a string between its quotes, with escapes; empty for other types.
     pub fn string_bytes(&self) -> &'d [u8] {
         if self.is_string() { self.raw_inner_text().as_bytes() } else { &[] }
+    }
+
+    /// Range of bytes between the quotes of a long string that were found to be letters, digits, `+` and `/`; empty if
+    /// this is unknown.
+    pub fn known_base64(&self) -> Range<usize> {
+        match usize::from(self.node.base64_from) {
+            0 => 0..0,
+            from => from..self.string_bytes().len().saturating_sub(MAX_BASE64_TAIL).max(from),
+        }
+    }
+
+    /// Ranges in the body of the strings from `min_bytes` on, in this value or inside it; sorted.
+    pub fn long_strings(&self, min_bytes: usize) -> impl Iterator<Item = Range<usize>> + use<'d> {
+        let nodes = self.tape.nodes.get(self.index as usize..self.node.next as usize).unwrap_or_default();
+        let ranges =
+            nodes.iter().filter(|node| matches!(node.kind, ValueKind::String | ValueKind::EscapedString));
+        ranges
+            .map(|node| node.start as usize..node.end as usize)
+            .filter(move |range| range.len() >= min_bytes)
     }
 
     /// Unescaped text of a string; empty for other types. Copies only if there are escapes.

@@ -146,3 +146,26 @@ fn features_that_are_not_there_have_a_code_of_their_own() {
     assert_eq!(code(r#""modalities":["audio"]"#), ErrorCode::Unsupported);
     assert_eq!(code(r#""n":99"#), ErrorCode::InvalidRequest);
 }
+
+#[test]
+fn each_byte_of_a_long_image_is_checked() {
+    let url = |data: &str| {
+        conversation(&format!(
+            r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}]}}"#
+        ))
+    };
+    for length in [4_096, 8_192, 8_260, 80_000] {
+        let data = "Ab9+".repeat(length / 4);
+        assert!(ask_chat(&url(&data)).is_ok());
+        assert!(ask_chat(&url(&format!("{}YQ==", &data[4..]))).is_ok());
+        assert!(ask_chat(&url(&format!("{data}A"))).is_err(), "not a whole group");
+        for at in [0, 1, 63, 64, 4_000, 4_095, length / 2, length - 65, length - 64, length - 1] {
+            for foreign in ["-", "=", " "] {
+                let is_padding = foreign == "=" && at == length - 1;
+                let mut data = data.clone();
+                data.replace_range(at..=at, foreign);
+                assert_eq!(ask_chat(&url(&data)).is_ok(), is_padding, "{foreign:?} at {at} of {length}");
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Comparison of 16 or 64 bytes at once.
+
+use wide::{i8x16, u8x16};
+
+/// Block of 64 bytes in four vectors.
+pub(crate) type Quarters = [u8x16; 4];
+
+pub(crate) const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
+pub(crate) const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
+pub(crate) const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
+
+#[inline]
+pub(crate) fn quarters(block: &[u8; 64]) -> Quarters {
+    match block.as_chunks::<16>() {
+        ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
+        // 64 bytes always split into four times 16.
+        _ => [QUOTE; 4],
+    }
+}
+
+/// True if a block has a quote, a backslash or a control character.
+#[inline]
+pub(crate) fn any_special(quarters: Quarters) -> bool {
+    // Written without a closure over an array, which is not always inlined.
+    let [a, b, c, d] = quarters;
+    (special_bytes(a) | special_bytes(b) | special_bytes(c) | special_bytes(d)).any()
+}
+
+/// Mask of quotes, backslashes and control characters.
+#[inline]
+pub(crate) fn special_bytes(bytes: u8x16) -> u8x16 {
+    bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
+}
+
+/// Bit mask with one bit for each matching byte.
+#[inline]
+pub(crate) fn lane_mask(quarters: Quarters, is: impl Fn(u8x16) -> u8x16) -> u64 {
+    let [a, b, c, d] = quarters;
+    let bits = |bytes| u64::from(is(bytes).to_bitmask());
+    bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
+}
+
+/// True if all bytes of a block are letters, digits, `+` or `/`.
+#[inline]
+pub(crate) fn is_base64(block: &[u8; 64]) -> bool {
+    match block.as_chunks::<16>() {
+        ([a, b, c, d], []) => {
+            (base64_bytes(*a) & base64_bytes(*b) & base64_bytes(*c) & base64_bytes(*d)).all()
+        }
+        _ => false,
+    }
+}
+
+/// Mask of letters, digits, `+` and `/`. Each range is moved to the least signed values, where one comparison finds it.
+#[inline]
+fn base64_bytes(bytes: [u8; 16]) -> i8x16 {
+    let each = |byte: u8| i8x16::new([byte.cast_signed(); 16]);
+    let bytes = i8x16::new(bytes.map(u8::cast_signed));
+    let letters = ((bytes | each(0x20)) + each(0x80 - b'a')).simd_lt(each(0x80 + 26));
+    // The digits follow `/`.
+    let digits = (bytes + each(0x80 - b'/')).simd_lt(each(0x80 + 11));
+    letters | digits | bytes.simd_eq(each(b'+'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_base64;
+
+    #[test]
+    fn each_byte_at_each_place_of_a_block_is_judged() {
+        for at in 0..64 {
+            for byte in 0..=255_u8 {
+                let mut block = [b'A'; 64];
+                block.iter_mut().skip(at).take(1).for_each(|slot| *slot = byte);
+                let expected = byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+                assert_eq!(is_base64(&block), expected, "{byte} at {at}");
+            }
+        }
+    }
+}
