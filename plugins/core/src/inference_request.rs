@@ -20,6 +20,8 @@ pub struct BodyMember {
     pub member: Range<usize>,
     /// Range of the value without surrounding white space.
     pub value: Range<usize>,
+    /// Ranges of long strings in the value, sorted, as far as they are known: a reader need not scan them again.
+    pub long_strings: Vec<Range<usize>>,
 }
 
 /// Top-level members of a JSON object in order. Names are unique.

@@ -20,6 +20,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         name: json::unescape(&body.as_bytes()[member.key.start + 1..member.key.end - 1]).unwrap().into(),
         member: member.key.start..member.value.end,
         value: member.value,
+        long_strings: Vec::new(),
     });
     let history = HistoryFeatures {
         late_system_messages: body.contains(r#""role":"system""#),

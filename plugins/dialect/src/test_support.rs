@@ -14,7 +14,12 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
     for member in json::members(body) {
         let name = json::unescape(&body[member.key.start + 1..member.key.end - 1]).unwrap();
         let whole = member.key.start..member.value.end;
-        fields.0.push(BodyMember { name: name.as_ref().into(), member: whole, value: member.value });
+        fields.0.push(BodyMember {
+            name: name.as_ref().into(),
+            member: whole,
+            value: member.value,
+            long_strings: Vec::new(),
+        });
     }
     let strings = |value: &Value| match value {
         Value::String(one) => vec![one.clone()],

@@ -16,6 +16,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
         name: body[member.key.start + 1..member.key.end - 1].into(),
         member: member.key.start..member.value.end,
         value: member.value,
+        long_strings: Vec::new(),
     });
     let json = |value: &Value| Bytes::from(value.to_string());
     let list = |name: &str| match &value[name] {

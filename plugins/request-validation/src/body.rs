@@ -97,6 +97,9 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
 /// Maximum number of steps (keys and indices) of a path into an invalid document.
 const MAX_STEPS: usize = 8;
 
+/// Minimum length in bytes of a string whose range is kept for later readers of the body.
+const MIN_LONG_STRING: usize = 4096;
+
 /// Top-level member of the body.
 #[derive(Debug)]
 struct RootMember<'d> {
@@ -184,6 +187,10 @@ impl<'d> RootObject<'d> {
             name: member.name.as_ref().into(),
             member: member.key.range().start..member.value.range().end,
             value: member.value.range(),
+            long_strings: match member.value.range().len() {
+                MIN_LONG_STRING.. => member.value.long_strings(MIN_LONG_STRING).collect(),
+                _ => Vec::new(),
+            },
         };
         BodyMembers(self.members.iter().map(field).collect())
     }

@@ -1,9 +1,9 @@
 //! Session of a request: named by its client, or else derived from the beginning of the conversation.
 
 use crate::affinity::{SessionKey, stable_hash};
-use penstock_core::{InferenceRequest, InferenceTask};
+use penstock_core::{BodyMember, InferenceRequest, InferenceTask};
 use penstock_json_scan::json::{self, ObjectEvent};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// Headers with which clients name a conversation, lower case, in the order in which they are looked for.
 ///
@@ -155,14 +155,15 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
 /// Returns a hash of the instructions and of all messages up to the first message of the user, and true if that message
 /// is the last one; `None` without such a message.
 fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
-    let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
-    let start = instructions.map_or(0, |value| hash_content(0, value));
-    let messages = MESSAGES_NAMES.iter().find_map(|name| request.member_value(name))?;
+    let value_of = |name: &&str| Some((request.member_value(name)?, request.members.get(name)?));
+    let instructions = INSTRUCTION_NAMES.iter().find_map(value_of);
+    let start = instructions.map_or(0, |(value, member)| hash_content(0, value, member));
+    let (messages, member) = MESSAGES_NAMES.iter().find_map(value_of)?;
     if string_content(messages).is_some() {
-        return Some((hash_content(start, messages), true));
+        return Some((hash_content(start, messages, member), true));
     }
     let (mut hash, mut is_user, mut found) = (start, false, None);
-    let followed = json::visit_objects(messages, b"content", |event| {
+    let followed = json::visit_objects(messages, known_strings(member), b"content", |event| {
         if let Some(hash) = found {
             return ControlFlow::Break((hash, false));
         }
@@ -178,13 +179,21 @@ fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     followed.or(found.map(|hash| (hash, true)))
 }
 
+/// Returns the ranges of the member's long strings, relative to its value.
+fn known_strings(member: &BodyMember) -> impl Iterator<Item = Range<usize>> {
+    let start = member.value.start;
+    let inside =
+        move |range: &Range<usize>| Some(range.start.checked_sub(start)?..range.end.checked_sub(start)?);
+    member.long_strings.iter().filter_map(inside)
+}
+
 /// Hash of a text, or of the parts of a content.
-fn hash_content(seed: u64, content: &[u8]) -> u64 {
+fn hash_content(seed: u64, content: &[u8], member: &BodyMember) -> u64 {
     if content.first() != Some(&b'[') {
         return hash_ends(seed, content);
     }
     let mut hash = seed;
-    let _: Option<()> = json::visit_objects(content, b"", |event| {
+    let _: Option<()> = json::visit_objects(content, known_strings(member), b"", |event| {
         if let ObjectEvent::Member(key, value) = event {
             hash = hash_part_member(hash, key, value);
         }

@@ -15,6 +15,7 @@ fn request(body: &str) -> InferenceRequest {
             name: std::str::from_utf8(&body[span.key.start + 1..span.key.end - 1]).unwrap().into(),
             member: span.key.start..span.value.end,
             value: span.value,
+            long_strings: Vec::new(),
         })
         .collect();
     InferenceRequest::for_task(

@@ -87,6 +87,7 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
             name: field.name.clone(),
             member: start..body.len(),
             value: value_start..body.len(),
+            long_strings: Vec::new(),
         });
     }
     body.push(b'}');

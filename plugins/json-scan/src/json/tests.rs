@@ -5,6 +5,7 @@ use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
+use std::iter::empty;
 use std::ops::ControlFlow;
 
 fn is_json(text: &[u8]) -> bool {
@@ -171,7 +172,7 @@ fn push_events<'a>(object: &'a [u8], nested: Option<&[u8]>, events: &mut Vec<Obj
 #[test]
 fn a_visit_ends_at_a_break_and_at_malformed_bytes() {
     let json = b"[{\"a\":1,\"n\":[{\"b\":\"x\"},{\"c\":2}]},{\"d\":3}]";
-    let found = visit_objects(json, b"n", |event| match event {
+    let found = visit_objects(json, empty(), b"n", |event| match event {
         ObjectEvent::NestedMember(b"b", value) => ControlFlow::Break(value),
         event => {
             assert_eq!(event, ObjectEvent::Member(b"a", b"1"));
@@ -180,8 +181,29 @@ fn a_visit_ends_at_a_break_and_at_malformed_bytes() {
     });
     assert_eq!(found, Some(&b"\"x\""[..]));
     for length in 0..json.len() {
-        let cut: Option<()> = visit_objects(&json[..length], b"n", |_| ControlFlow::Continue(()));
+        let cut: Option<()> = visit_objects(&json[..length], empty(), b"n", |_| ControlFlow::Continue(()));
         assert_eq!(cut, None);
+    }
+}
+
+#[test]
+fn known_strings_are_skipped_and_wrong_ones_are_not() {
+    let json = br#"[{"a":"x\"y","n":[{"b":"zz"}]},{"a":"u"}]"#;
+    let visit = |known: &[(usize, usize)]| {
+        let mut events = Vec::new();
+        let known = known.iter().map(|(start, end)| *start..*end);
+        let _: Option<()> = visit_objects(json, known, b"n", |event| {
+            events.push(event);
+            ControlFlow::Continue(())
+        });
+        events
+    };
+    let expected = visit(&[]);
+    assert_eq!(expected.len(), 5);
+    for known in
+        [&[(6, 12), (24, 28)][..], &[(24, 28)], &[(0, 3), (6, 12), (7, 9), (23, 90)], &[(6, 11)], &[(6, 0)]]
+    {
+        assert_eq!(visit(known), expected, "{known:?}");
     }
 }
 
@@ -217,7 +239,7 @@ proptest! {
         let text = format!("[{}]", parts.concat());
         let json = text.as_bytes();
         let mut visited = Vec::new();
-        let broken: Option<()> = visit_objects(json, b"n", |event| {
+        let broken: Option<()> = visit_objects(json, empty(), b"n", |event| {
             visited.push(event);
             ControlFlow::Continue(())
         });
