@@ -70,6 +70,7 @@ struct ValueScanner {
 
 impl ValueScanner {
     /// Takes the next byte; returns true if an object or a list ends with it.
+    #[inline]
     const fn ends_with(&mut self, byte: u8) -> bool {
         match (self.is_string, byte) {
             (true, _) if self.is_escaped => self.is_escaped = false,
@@ -214,16 +215,39 @@ pub(crate) fn is_event_stream(body: &[u8]) -> bool {
 /// Returns true if a body that begins without white space is a JSON object in one line, and another object or list begins
 /// after it.
 fn is_json_lines(body: &[u8]) -> bool {
+    if !may_have_two_values(body) {
+        return false;
+    }
     let first = first_value_end(&mut ValueScanner::default(), body).filter(|_| body.starts_with(b"{"));
     let Some(FirstLine::Value(end)) = first else { return false };
     let (value, rest) = body.split_at_checked(end).unwrap_or_default();
     matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(value)
 }
 
+/// Returns false if no object or list begins right after the end of another one, not even in a text. This takes much less
+/// time than the search for the end of the first value, which most answers do not need.
+fn may_have_two_values(body: &[u8]) -> bool {
+    memchr::memchr2_iter(b'{', b'[', body).any(|at| {
+        let mut before = body.get(..at).unwrap_or_default().iter().rev();
+        before.find(|byte| !is_space(**byte)).is_some_and(|last| matches!(last, b'}' | b']'))
+    })
+}
+
 /// Returns the end of the first object or list, or `Other` if the line ends before; `None` if neither is in the bytes.
 fn first_value_end(scanner: &mut ValueScanner, bytes: &[u8]) -> Option<FirstLine> {
-    let end = bytes.iter().position(|byte| *byte == b'\n' || scanner.ends_with(*byte))?;
-    Some(if bytes.get(end) == Some(&b'\n') { FirstLine::Other } else { FirstLine::Value(end + 1) })
+    let mut at = 0;
+    loop {
+        if scanner.is_string && !scanner.is_escaped {
+            // Text is skipped up to a byte that may end it: it is most of the bytes.
+            let rest = bytes.get(at..).unwrap_or_default();
+            at += memchr::memchr3(b'"', b'\\', b'\n', rest).unwrap_or(rest.len());
+        }
+        match *bytes.get(at)? {
+            b'\n' => return Some(FirstLine::Other),
+            byte if scanner.ends_with(byte) => return Some(FirstLine::Value(at + 1)),
+            _ => at += 1,
+        }
+    }
 }
 
 /// Returns the position of the first byte other than white space.
@@ -269,6 +293,36 @@ mod tests {
     }
 
     #[test]
+    fn the_first_value_ends_where_a_scan_of_each_byte_finds_it() {
+        for body in [
+            r#"{"a":"x}\"}","b":[{}]} {"#,
+            "{\"a\":\"x\ny\"}",
+            r#"{"a":"\\"}"#,
+            r#"{"a":"\"#,
+            "{\n}",
+            "[[1],[2]]",
+            "",
+            "12\n",
+        ] {
+            for cut in 0..=body.len() {
+                let (before, after) = body.as_bytes().split_at(cut);
+                let (mut scanner, mut slow) = (ValueScanner::default(), ValueScanner::default());
+                for piece in [before, after] {
+                    let end = piece.iter().position(|byte| *byte == b'\n' || slow.ends_with(*byte));
+                    let expected = end.map(|end| match piece.get(end) {
+                        Some(b'\n') => FirstLine::Other,
+                        _ => FirstLine::Value(end + 1),
+                    });
+                    assert_eq!(first_value_end(&mut scanner, piece), expected, "{body} {cut}");
+                    if expected.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn white_space_behind_an_object_is_scanned_once() {
         let mut opening = EventStreamNormalizer::default();
         for (piece, scanned) in [(" {\"a\"", None), (":1} ", Some(9)), ("\n  ", Some(12)), ("\r\n", Some(14))]
@@ -309,6 +363,13 @@ mod tests {
             (": comment\n\n", true),
             ("error: {}\n\n", true),
             ("{\"data\":1}", false),
+            ("{\"a\":[{}]}\n{\"b\":1}", true),
+            ("{\"a\":1} \r\n\u{feff} [1]", true),
+            ("{}{}", true),
+            ("{\"a\":\"} {\"}", false),
+            ("{\"a\":[{},{}],\"b\":[[],[]]}", false),
+            ("{\"a\":1},{\"b\":1}", false),
+            ("{\n\"a\":1}{\"b\":1}", false),
             ("dat", false),
             ("<html>", false),
             ("", false),
