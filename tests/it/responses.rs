@@ -187,8 +187,7 @@ async fn features_that_need_a_stored_response_or_a_hosted_tool_are_refused_by_na
         ("background", json!(true), "background"),
         ("prompt", json!({"id": "pmpt_1"}), "prompt"),
         ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
-        // The error names the member that the endpoint reads instead.
-        ("messages", json!([{"role": "user", "content": "Hi"}]), "input"),
+        ("messages", json!([{"role": "user", "content": "Hi"}]), "messages"),
         ("input", json!([{"type": "item_reference", "id": "msg_1"}]), "input[0].type"),
         (
             "input",
