@@ -50,13 +50,12 @@ fn figures_and_patterns_that_are_not_meant_are_reported() {
     warns(&created(1_721_692_800_000), "created", &["milliseconds", "1721692800"], &usual);
     warns(&created(4_000_000_000), "created", &["in the future"], &usual);
     let price = |cached: &str| {
-        with("", &format!("price = {{ input = 1, cached_input = {cached}, output = 2 }}"), "", "")
+        let own = format!("price = {{ input = 1, cached_input = {cached}, output = 2 }}");
+        with("", "", "", "").replace("price = { input = 0.1, output = 0.2 }", &own)
     };
     warns(&price("1.5"), "price.cached_input", &["more than the price", "at most 1."], &price("1"));
-    let offer = |cached: &str| {
-        with("", "price = { input = 1, output = 2 }", "", &format!("price = {{ cached_input = {cached} }}"))
-    };
-    warns(&offer("3"), "price.cached_input", &["more than the price"], &offer("0.1"));
+    let offer = |cached: &str| with("", "", "", &format!("price = {{ cached_input = {cached} }}"));
+    warns(&offer("3"), "price.cached_input", &["more than the price"], &offer("0.05"));
     let alias = |alias: &str| with("", &format!("aliases = [\"{alias}\"]"), "", "");
     warns(&alias("*"), "aliases[0]", &["every name", "claude-*"], &alias("gpt-*"));
 }
