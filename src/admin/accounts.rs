@@ -5,6 +5,7 @@ use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, version_of, with_version};
+use crate::http::field_errors::FieldErrors;
 use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
@@ -51,20 +52,27 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
-    let id = fields.text_value("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
-        let wanted =
-            format!("1 to {MAX_ID_BYTES} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
-        ApiError::invalid("id", format!("id has to be {wanted}."))
-    })?;
+    let mut errors = FieldErrors::default();
+    let id = errors.collect(new_id(&fields));
     let mut limits = KeyLimits::default();
-    fields.apply_limits(&mut limits)?;
-    let name = fields.text_value("name")?.into_option().unwrap_or_else(|| id.clone());
+    errors.collect(fields.apply_limits(&mut limits));
+    let name = errors.collect(fields.text_value("name")).into_option().unwrap_or_else(|| id.clone());
+    errors.finish()?;
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
     insert(vault, asked, &account)?;
     Ok(AdminResponse {
         status: 201,
         answer: account_json(&account),
         cache_update: CacheUpdate::Account(Box::new(account)),
+    })
+}
+
+/// Returns the id of a new account.
+fn new_id(fields: &RequestFields<'_>) -> Result<String, ApiError> {
+    fields.text_value("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
+        let expected =
+            format!("1 to {MAX_ID_BYTES} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
+        ApiError::invalid("id", format!("id has to be {expected}."))
     })
 }
 
@@ -130,11 +138,14 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
-    let (name, state) = (fields.text_value("name")?, fields.choice("state", &ACCOUNT_STATES)?);
+    let mut errors = FieldErrors::default();
+    let name = errors.collect(fields.text_value("name"));
+    let state = errors.collect(fields.choice("state", &ACCOUNT_STATES));
     if state == PatchValue::Null {
-        return Err(ApiError::invalid("state", "state has to be active or suspended."));
+        errors.add(ApiError::invalid("state", "state has to be active or suspended."));
     }
-    fields.apply_limits(&mut KeyLimits::default())?;
+    errors.collect(fields.apply_limits(&mut KeyLimits::default()));
+    errors.finish()?;
     let expected = ExpectedVersion::parse(&fields)?;
     let changed = vault.accounts.change(&asked.id, |account| {
         if !expected.matches(|| version_of(&account_to_json(account))) {

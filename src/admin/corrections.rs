@@ -10,6 +10,7 @@ use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::{AdjustmentError, Ledger, report, rerate};
+use crate::http::field_errors::both;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
@@ -66,8 +67,8 @@ impl CorrectionRequest {
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry.ok_or_else(|| {
             ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
-        })?;
-        let (_, wallet, instead) = parse_amount(body)?;
+        });
+        let (entry, (_, wallet, instead)) = both(entry, parse_amount(body))?;
         let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self {
             entry,

@@ -1,5 +1,6 @@
 //! Strict parser of admin request bodies. An error names the invalid field; a request with an error changes nothing.
 
+use crate::http::field_errors::FieldErrors;
 use penstock_core::{ApiError, MicroCredits};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
@@ -32,6 +33,12 @@ pub enum PatchValue<T> {
     Null,
     /// New value.
     Some(T),
+}
+
+impl<T> Default for PatchValue<T> {
+    fn default() -> Self {
+        Self::Absent
+    }
 }
 
 impl<T> PatchValue<T> {
@@ -193,7 +200,7 @@ impl<'b> RequestFields<'b> {
     /// Applies the member `limits` to stored limits.
     ///
     /// # Errors
-    /// Returns 400 if a limit is invalid.
+    /// Returns 400 with all limits that are invalid.
     pub fn apply_limits(&self, onto: &mut KeyLimits) -> Result<(), ApiError> {
         let members = match self.members.get("limits") {
             None => return Ok(()),
@@ -204,16 +211,18 @@ impl<'b> RequestFields<'b> {
             Some(value) => value.as_object().ok_or_else(|| self.invalid_field("limits", "an object"))?,
         };
         let limits = RequestFields { members, within: "limits." }.check_known(&LIMIT_MEMBERS)?;
-        limits.limit("requests_per_minute", MAX_LIMIT_VALUE)?.apply_to(&mut onto.requests_per_minute);
-        limits.limit("tokens_per_minute", MAX_LIMIT_VALUE)?.apply_to(&mut onto.tokens_per_minute);
-        match limits.limit("concurrent", u32::MAX.into())? {
+        let mut errors = FieldErrors::default();
+        let mut limit = |name, most| errors.collect(limits.limit(name, most));
+        limit("requests_per_minute", MAX_LIMIT_VALUE).apply_to(&mut onto.requests_per_minute);
+        limit("tokens_per_minute", MAX_LIMIT_VALUE).apply_to(&mut onto.tokens_per_minute);
+        match limit("concurrent", u32::MAX.into()) {
             PatchValue::Absent => {}
             PatchValue::Null => onto.concurrent = None,
             PatchValue::Some(most) => onto.concurrent = u32::try_from(most).ok(),
         }
-        limits.credit_amount("budget_per_day")?.apply_to(&mut onto.budget_per_day);
-        limits.credit_amount("budget_per_month")?.apply_to(&mut onto.budget_per_month);
-        Ok(())
+        errors.collect(limits.credit_amount("budget_per_day")).apply_to(&mut onto.budget_per_day);
+        errors.collect(limits.credit_amount("budget_per_month")).apply_to(&mut onto.budget_per_month);
+        errors.finish()
     }
 
     fn limit(&self, name: &str, most: u64) -> Result<PatchValue<u64>, ApiError> {

@@ -8,6 +8,7 @@ use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, s
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, version_of, with_version};
 use crate::auth::account_json;
+use crate::http::field_errors::FieldErrors;
 use crate::state::AppState;
 use crate::storage::stores::Stores;
 use penstock_auth::{ApiKey, KeyScopes};
@@ -89,20 +90,22 @@ struct KeyPatch<'b> {
 impl<'b> KeyPatch<'b> {
     fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(&asked.body, known)?;
+        let mut errors = FieldErrors::default();
         let wanted = Self {
-            name: fields.text_value("name")?,
-            scopes: fields.text_list("scopes")?,
-            models: fields.text_list("models")?,
-            store_responses: fields.bool("store_responses")?,
-            expires: fields.future_time("expires", asked.now)?,
+            name: errors.collect(fields.text_value("name")),
+            scopes: errors.collect(fields.text_list("scopes")),
+            models: errors.collect(fields.text_list("models")),
+            store_responses: errors.collect(fields.bool("store_responses")),
+            expires: errors.collect(fields.future_time("expires", asked.now)),
             fields,
         };
-        if let PatchValue::Some(scopes) = &wanted.scopes {
-            let unknown =
-                |unknown: penstock_auth::UnknownScopes| ApiError::invalid("scopes", format!("{unknown}."));
-            KeyScopes::parse(scopes).map_err(unknown)?;
+        if let PatchValue::Some(scopes) = &wanted.scopes
+            && let Err(unknown) = KeyScopes::parse(scopes)
+        {
+            errors.add(ApiError::invalid("scopes", format!("{unknown}.")));
         }
-        wanted.fields.apply_limits(&mut KeyLimits::default())?;
+        errors.collect(wanted.fields.apply_limits(&mut KeyLimits::default()));
+        errors.finish()?;
         Ok(wanted)
     }
 

@@ -7,6 +7,7 @@ use super::request::{AdminRequest, AdminResponse, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, version_of};
 use crate::auth::password;
+use crate::http::field_errors::FieldErrors;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
@@ -76,14 +77,12 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
-    let name = fields.text_value("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
-        let expected = format!(
-            "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
-        );
-        ApiError::invalid("name", expected)
-    })?;
-    let role = fields.choice("role", &ROLES)?.into_option().unwrap_or(UserRole::Viewer);
-    let account = user_account(vault, role, fields.text_value("account")?.into_option())?;
+    let mut errors = FieldErrors::default();
+    let name = errors.collect(new_name(&fields));
+    let role = errors.collect(fields.choice("role", &ROLES)).into_option().unwrap_or(UserRole::Viewer);
+    let account = fields.text_value("account").and_then(|id| user_account(vault, role, id.into_option()));
+    let account = errors.collect(account);
+    errors.finish()?;
     let chosen = fields.text_value("password")?.into_option();
     let hashed = chosen.as_deref().map(password::hash).transpose()?;
     let (token, invitation) = new_invitation(asked.now);
@@ -111,6 +110,16 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         members.insert("invitation".to_owned(), token.into());
     }
     Ok(AdminResponse { status: 201, ..AdminResponse::ok(answer) })
+}
+
+/// Returns the name of a new user.
+fn new_name(fields: &RequestFields<'_>) -> Result<String, ApiError> {
+    fields.text_value("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
+        let expected = format!(
+            "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
+        );
+        ApiError::invalid("name", expected)
+    })
 }
 
 /// Checks the account of a new user: a user with the role `account` needs an account that exists, other users must have

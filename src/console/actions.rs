@@ -9,6 +9,7 @@ use super::pages::{self, PageContext, forbidden, match_path};
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
+use crate::http::field_errors::{FieldErrors, both, invalid_fields};
 use http::Method;
 use penstock_catalog::ModelMatch;
 use penstock_console::{Block, Form};
@@ -101,7 +102,7 @@ pub async fn answer(
         return pages::render(console, backend, request, active, &page, status, notice).await;
     }
     let call = (row.build)(request, &id);
-    let called = match check_amounts(request).and_then(|()| check_key(console, &call)) {
+    let called = match both(check_amounts(request), check_key(console, &call)).map(drop) {
         Ok(()) => {
             let AdminCall { method, path, body } = call;
             let (actor, query) = (active.audit_actor(&request.address), Vec::new());
@@ -126,6 +127,14 @@ pub async fn answer(
     pages::render(console, backend, request, active, &page, status, blocks).await
 }
 
+/// Returns the form to which the path of a request belongs, and the path of its page; `None` if there is no such form.
+pub fn form_of(console: &Console, request: &ConsoleRequest) -> Option<(String, Form)> {
+    let mut rows = console.site.actions.iter();
+    let (row, id) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?)))?;
+    let id = crate::proxy::endpoint::decode_segment(id);
+    Some(((row.page)(request, &id), (row.form?)(request, &id)))
+}
+
 /// Returns the form with the typed values and the refusal beside its field, or the refusal alone.
 fn refusal_blocks(
     row: &ActionDefinition,
@@ -135,8 +144,8 @@ fn refusal_blocks(
 ) -> Vec<Block> {
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
-    let field = refusal.param.as_deref().map(form_field);
-    form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
+    let fields = invalid_fields(refusal);
+    form.restore_values(&request.form, fields.iter().map(|(name, message)| (form_field(name), message.as_str())));
     refused_form_blocks(form, refusal)
 }
 
@@ -149,11 +158,12 @@ fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
     let list = |name: &str| call.body.get(name).and_then(Value::as_array);
     let has_name =
         call.body.get("name").is_none_or(|name| name.as_str().is_some_and(|name| !name.is_empty()));
+    let mut errors = FieldErrors::default();
     if !has_name || call.path == "/admin/keys" && call.body.get("name").is_none() {
-        return Err(ApiError::invalid("name", "name: expected a name"));
+        errors.add(ApiError::invalid("name", "name: expected a name"));
     }
     if list("scopes").is_some_and(Vec::is_empty) {
-        return Err(ApiError::invalid("scopes", "scopes: expected at least one scope"));
+        errors.add(ApiError::invalid("scopes", "scopes: expected at least one scope"));
     }
     let live = console.app.config_snapshot();
     for name in list("models").into_iter().flatten().filter_map(Value::as_str) {
@@ -162,9 +172,10 @@ fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
             ModelMatch::Alias(id) => format!("models: {name} is an alias and matches nothing; write {id}."),
             ModelMatch::Unknown => format!("models: {name} matches no model of the catalogue."),
         };
-        return Err(ApiError::invalid("models", message));
+        errors.add(ApiError::invalid("models", message));
+        break;
     }
-    Ok(())
+    errors.finish()
 }
 
 /// Adds the complete link of an invitation to the response that has its token.

@@ -1,6 +1,7 @@
 //! Amounts in forms, with the decimal mark and the thousands separators of the page's language.
 
 use super::request::ConsoleRequest;
+use crate::http::field_errors::FieldErrors;
 use penstock_console::Language;
 use penstock_core::ApiError;
 
@@ -12,11 +13,12 @@ const GROUP_DIGITS: usize = 3;
 /// Refuses an amount such as `1.000` in a language with a decimal comma: it can mean a thousand or one.
 ///
 /// # Errors
-/// Returns 400 with the field, and both ways to write the amount.
+/// Returns 400 with the fields, and both ways to write the amount.
 pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
     if request.language == Language::English {
         return Ok(());
     }
+    let mut errors = FieldErrors::default();
     for name in AMOUNT_FIELDS {
         let text = request.field(name).trim();
         let Some((whole, decimals)) = text.split_once('.') else { continue };
@@ -25,10 +27,10 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
             let message = format!(
                 "{name}: {text} can mean thousands or decimals; write {whole}{decimals} or {whole},{decimals}."
             );
-            return Err(ApiError::invalid(name, message));
+            errors.add(ApiError::invalid(name, message));
         }
     }
-    Ok(())
+    errors.finish()
 }
 
 /// Returns an amount with a decimal point and without thousands separators, which are spaces and, in languages with a

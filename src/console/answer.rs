@@ -128,10 +128,10 @@ pub fn refusal_notice(refusal: &ApiError) -> Block {
 
 /// Creates the blocks of a refused form: the form, with the reason at the field that it concerns, below a message.
 pub fn refused_form_blocks(form: Form, refusal: &ApiError) -> Vec<Block> {
-    let notice = if form.has_error() {
-        Block::Notice(NoticeKind::Error, "Please correct the marked field.".into())
-    } else {
-        refusal_notice(refusal)
+    let notice = match form.error_count() {
+        0 => refusal_notice(refusal),
+        1 => Block::Notice(NoticeKind::Error, "Please correct the marked field.".into()),
+        _ => Block::Notice(NoticeKind::Error, "Please correct the marked fields.".into()),
     };
     vec![notice, Block::Form(form)]
 }

@@ -22,6 +22,7 @@ mod exports;
 mod file_download;
 mod flash;
 mod invoice;
+mod language_switch;
 pub mod live;
 mod openid;
 pub mod operators;
@@ -50,7 +51,7 @@ use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::{UserRecord, UserRole};
 use pingora_core::protocols::http::ServerSession;
-use request::{ConsoleRequest, LANGUAGE_COOKIE};
+use request::ConsoleRequest;
 use serde_json::Value;
 use session::ActiveSession;
 use site::ConsoleSite;
@@ -164,23 +165,6 @@ impl Console {
         answer::refusal_page(self.site, Language::English, refusal)
     }
 
-    /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent.
-    fn choose_language(&self, request: &ConsoleRequest) -> ConsoleAnswer {
-        let page = request.field("back");
-        // The form contains only the path of its page; the query of that page comes from the `Referer` header.
-        let is_of_page = |address: &&str| address.split('?').next() == Some(page);
-        let back = request.referring_page().filter(is_of_page).unwrap_or(page);
-        let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
-        let answer = answer::redirect_answer(if is_own { back } else { self.site.root });
-        let Some(language) = Language::from_code(request.field("language")) else { return answer };
-        let (path, secure) = (self.site.root.trim_end_matches('/'), self.is_secure());
-        let secure = if secure { "; Secure" } else { "" };
-        answer.with_cookie(format!(
-            "{LANGUAGE_COOKIE}={}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={LANGUAGE_SECONDS}{secure}",
-            language.code()
-        ))
-    }
-
     /// Returns true if browsers reach the site over TLS only.
     fn is_secure(&self) -> bool {
         let live = self.app.config_snapshot();
@@ -259,7 +243,7 @@ impl Console {
             request.check_origin()?;
         }
         match path {
-            "language" if is_post => return Ok(self.choose_language(request)),
+            "language" if is_post => return self.choose_language(backend, request).await,
             "language" => return Ok(answer::redirect_answer(self.site.root)),
             "sign-in" if is_post => return self.sign_in(request).await,
             "sign-in" => return Ok(self.sign_in_page(request, None)),

@@ -4,7 +4,7 @@
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
-use penstock_console::Language;
+use penstock_console::{Language, TYPED_PREFIX};
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub const LANGUAGE_COOKIE: &str = "penstock_language";
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Request to the console.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ConsoleRequest {
     /// Method.
     pub method: Method,
@@ -167,6 +167,16 @@ impl ConsoleRequest {
     pub fn query(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         found.filter(|value| !value.is_empty())
+    }
+
+    /// Returns the request for the page of the form that the form of the languages contains, with the values that were
+    /// typed into it; `None` if it contains none.
+    pub fn restored(&self, language: Language) -> Option<Self> {
+        let path = Some(self.field("restore")).filter(|path| !path.is_empty())?.to_owned();
+        let typed = self.form.iter().filter_map(|(name, value)| {
+            Some((name.strip_prefix(TYPED_PREFIX)?.to_owned(), value.clone()))
+        });
+        Some(Self { method: Method::GET, path, language, form: typed.collect(), query: Vec::new(), ..self.clone() })
     }
 
     /// Checks that a form comes from a page of this listener. Browsers send `Sec-Fetch-Site` to HTTPS and loopback

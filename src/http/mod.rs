@@ -1,6 +1,7 @@
 //! HTTP helpers of the server and the proxy: TLS settings, body framing, buffers, receive windows, route lookup.
 
 pub mod buffer_pool;
+pub mod field_errors;
 pub mod receive_window;
 pub mod request_stream;
 pub mod route_table;

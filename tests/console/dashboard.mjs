@@ -48,6 +48,7 @@ try {
       await player.locator("select[name=model]").selectOption("llama-3.1-8b-instruct");
       await player.locator("textarea[name=prompt]").fill("Say <b>hello</b>");
       await player.locator("input[name=max_tokens]").fill("60");
+      assert.equal(await player.getByRole("button", { name: "Send" }).count(), 0, "the quote is shown first");
       await player.getByRole("button", { name: "Show the quote" }).click();
       for (const label of ["Expected cost", "Cost at most"]) assert.match(await figure(label).innerText(), /EUR/);
       assert.equal(await player.locator("h2", { hasText: "Answer" }).count(), 0);
@@ -66,7 +67,7 @@ try {
         }
       }
       await player.locator("input[name=max_tokens]").fill("many");
-      await player.getByRole("button", { name: "Send" }).click();
+      await player.getByRole("button", { name: "Show the quote" }).click();
       assert.match(await player.locator("label .error").innerText(), /whole number/);
       assert.equal(await player.locator("textarea[name=prompt]").inputValue(), "Say <b>hello</b>");
       await own.close();

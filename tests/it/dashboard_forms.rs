@@ -122,3 +122,39 @@ async fn a_refusal_is_in_the_language_of_the_page_and_names_no_member_of_the_api
     let rejected = browser.post("/dashboard/sign-in", &[("name", "ada.l"), ("password", "wrong")]).await;
     assert!(rejected.text().contains("value=\"ada.l\""), "the typed name stays: {}", rejected.text());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_invalid_fields_are_marked_and_a_choice_of_the_language_keeps_what_was_typed() {
+    let (_provider, running) = bench().await;
+    let mut browser = holder(&running, "ada", "acme").await;
+    let token = browser.token("/dashboard/keys").await;
+    let typed = [
+        ("name", "typed <before>"),
+        ("scopes", "inference.*"),
+        ("requests_per_minute", "many"),
+        ("budget_per_day", "-1"),
+        ("last_day", "soon"),
+    ];
+    let form = [&[("form_token", token.as_str())], &typed[..]].concat();
+    let refused = browser.post("/dashboard/keys", &form).await;
+    assert_eq!(refused.status, 400);
+    let text = refused.text();
+    for field in ["requests_per_minute", "budget_per_day", "last_day"] {
+        assert!(text.contains(&format!("id=\"error-{field}\"")), "{field}: {text}");
+    }
+    assert!(text.contains("Please correct the marked fields."), "{text}");
+    assert!(text.contains("name=\"restore\" value=\"/dashboard/keys\""), "{text}");
+    assert!(text.contains("name=\"typed_requests_per_minute\" value=\"many\""), "{text}");
+    let names: Vec<String> = typed.iter().map(|(name, _)| format!("typed_{name}")).collect();
+    let mut switch = vec![("language", "de"), ("back", "/dashboard/keys"), ("restore", "/dashboard/keys")];
+    switch.extend(names.iter().map(String::as_str).zip(typed.iter().map(|(_, value)| *value)));
+    let shown = browser.post("/dashboard/language", &switch).await;
+    assert_eq!(shown.status, 200);
+    let text = shown.text();
+    assert!(text.contains("lang=\"de\"") && text.contains("Neuer Schlüssel"), "{text}");
+    assert!(text.contains("name=\"name\" value=\"typed &#60;before&#62;\""), "{text}");
+    assert!(text.contains("name=\"requests_per_minute\" value=\"many\""), "{text}");
+    assert!(shown.header("set-cookie").is_some_and(|cookie| cookie.contains("=de;")));
+    let keys = running.admin().get("/admin/keys?account=acme").await.json();
+    assert_eq!(keys["data"].as_array().unwrap().len(), 0, "the choice of a language changes nothing: {keys}");
+}

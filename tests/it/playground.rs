@@ -45,7 +45,19 @@ async fn send(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
         form.push((name, given.unwrap_or(default)));
     }
     form.extend(fields.iter().filter(|(name, _)| !["model", "prompt", "max_tokens"].contains(name)));
+    let quoted = browser.post(PATH, &form).await;
+    if quoted.status != 200 || fields.contains(&("action", "quote")) {
+        return quoted;
+    }
+    // The request is sent once its quote was shown.
+    let digest = quoted_digest(&quoted);
+    form.push(("quoted", &digest));
     browser.post(PATH, &form).await
+}
+
+/// Digest of the request whose quote is on a page.
+fn quoted_digest(page: &Answer) -> String {
+    between(&page.text(), "name=\"quoted\" value=\"", "\"")
 }
 
 /// Value of a tile, and its detail.
@@ -71,7 +83,9 @@ async fn a_request_of_the_page_is_charged_once_like_any_other_of_its_key() {
     assert_eq!((asked.status, provider.calls()), (200, 1), "{}", asked.text());
     let text = asked.text();
     assert!(!text.contains(ATTACK) && !text.contains("<script>alert"), "{text}");
-    assert_eq!(text.matches("alert(1)").count(), 2, "the answer and the prompt are shown: {text}");
+    // The form of the languages has the prompt too.
+    assert_eq!(text.matches("alert(1)").count(), 3, "the answer and the prompt are shown: {text}");
+    assert!(!text.contains("name=\"quoted\""), "another request has a quote of its own");
     assert!(!text.contains(&client.key), "the secret is on no page");
     let sent = provider.last().json();
     assert_eq!((&sent["messages"][0]["content"], &sent["max_tokens"]), (&json!(prompt), &json!(100)));
@@ -180,6 +194,12 @@ async fn the_request_of_a_person_who_leaves_is_cancelled_and_not_charged() {
     let token = browser.token(PATH).await;
     let form =
         [("form_token", token.as_str()), ("key", &id), ("model", "m"), ("prompt", "Hi"), ("max_tokens", "9")];
+    let digest = quoted_digest(&browser.post_from("same-origin", PATH, &form).await);
+    assert_eq!(provider.calls(), 0);
+    let other = [&form[..4], &[("max_tokens", "8"), ("quoted", digest.as_str())]].concat();
+    let quoted = browser.post_from("same-origin", PATH, &other).await;
+    assert!(quoted.text().contains("Expected cost") && provider.calls() == 0, "{}", quoted.text());
+    let form = [&form[..], &[("quoted", digest.as_str())]].concat();
     tokio::select! {
         answer = browser.post_from("same-origin", PATH, &form) => panic!("answered with {}", answer.status),
         () = provider.until_calls(1) => {}

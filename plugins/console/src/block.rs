@@ -229,6 +229,8 @@ impl Table {
     }
 }
 
+/// Prefix of the names of typed values in the form that chooses the language.
+pub const TYPED_PREFIX: &str = "typed_";
 /// Hidden field with the version of the object that a form changes.
 const VERSION_FIELD: &str = "version";
 
@@ -249,6 +251,8 @@ pub struct Form {
     pub second_button: Option<(&'static str, &'static str, &'static str)>,
     /// True if the action cannot be undone.
     pub is_irreversible: bool,
+    /// True if the fields have the values that a person has typed and that are not stored.
+    pub is_restored: bool,
 }
 
 impl Form {
@@ -303,10 +307,16 @@ impl Form {
         self.focus_first_error();
     }
 
-    /// Returns true if a field shows why its value was refused.
+    /// Returns the number of fields that show why their values were refused.
     #[must_use]
-    pub fn has_error(&self) -> bool {
-        self.fields.iter().any(Field::shows_error)
+    pub fn error_count(&self) -> usize {
+        self.fields.iter().filter(|field| field.shows_error()).count()
+    }
+
+    /// Returns the typed values by the names of their fields, except passwords, if they are not stored.
+    pub(crate) fn typed_values(&self) -> Vec<(String, &str)> {
+        let fields = self.fields.iter().filter(|field| self.is_restored && field.kind != FieldKind::Password);
+        fields.map(|field| (format!("{TYPED_PREFIX}{}", field.name), field.value.as_str())).collect()
     }
 
     fn focus_first_error(&mut self) {
@@ -315,15 +325,21 @@ impl Form {
         }
     }
 
-    /// Fills the fields with the values that were sent before, except passwords, and shows the message `refused` at the
-    /// field that it names.
-    pub fn restore_values(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {
+    /// Fills the fields with the values that were sent before, except passwords, and shows the messages `refused` at the
+    /// fields that they name.
+    pub fn restore_values<'t>(
+        &mut self,
+        values: &[(String, String)],
+        refused: impl IntoIterator<Item = (&'t str, &'t str)>,
+    ) {
+        let refused: Vec<(&str, &str)> = refused.into_iter().collect();
+        self.is_restored |= !values.is_empty();
         for field in &mut self.fields {
             let sent = values.iter().find(|(name, _)| name == field.name);
             if let (Some((_, value)), false) = (sent, matches!(field.kind, FieldKind::Password)) {
                 field.value.clone_from(value);
             }
-            if let Some((_, why)) = refused.filter(|(name, _)| *name == field.name) {
+            if let Some((_, why)) = refused.iter().find(|(name, _)| *name == field.name) {
                 field.error = Text::refusal(why);
             }
         }

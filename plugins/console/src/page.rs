@@ -1,6 +1,6 @@
 //! Page: navigation, title and blocks, and its HTML.
 
-use crate::block::{Block, FieldKind};
+use crate::block::{Block, FieldKind, Form};
 use crate::language::Language;
 use crate::text::Text;
 use crate::texts;
@@ -91,6 +91,15 @@ impl Page {
         texts::translate(text, self.language)
     }
 
+    /// Returns the form with values that a person has typed; a page has at most one.
+    fn restored_forms(&self) -> impl Iterator<Item = &Form> {
+        let forms = self.blocks.iter().filter_map(|block| match block {
+            Block::Form(form) if form.is_restored && !form.is_query => Some(form),
+            _ => None,
+        });
+        forms.take(1)
+    }
+
     fn form_token(&self) -> &str {
         self.user.as_ref().map(|user| &*user.form_token).unwrap_or_default()
     }
@@ -103,7 +112,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{Cell, CellState, Field, Form, NoticeKind, Table, Tile};
+    use crate::block::{Cell, CellState, Field, NoticeKind, Table, Tile};
     use crate::chart::{BarChart, ChartSeries};
 
     const ATTACK: &str = "\"'><script>alert(1)</script>";

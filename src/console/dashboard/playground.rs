@@ -14,12 +14,13 @@ use crate::proxy::local_request::PageResponse;
 use crate::proxy::quote::RequestQuote;
 use bytes::Bytes;
 use http::Method;
-use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, percent_encode};
+use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, percent_encode};
 use penstock_console::{Block, NoticeKind};
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_routing::FLAVORS;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ const EUR_SCALE: u32 = 8;
 /// Returns the refusal of the admin API.
 pub async fn playground_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let keys = page.get("/admin/keys", &[("limit", PAGE_ROWS)]).await?;
-    Ok(form_blocks(page.console, keys, page.request, None))
+    Ok(form_blocks(page.console, keys, page.request, None, None))
 }
 
 fn form_blocks(
@@ -52,6 +53,7 @@ fn form_blocks(
     keys: Value,
     request: &ConsoleRequest,
     refused: Option<&ApiError>,
+    quoted: Option<String>,
 ) -> Vec<Block> {
     let live = console.app.config_snapshot();
     let chat = live.catalog.models().filter(|model| model.kind.is_generator());
@@ -60,6 +62,7 @@ fn form_blocks(
         models: chat.take(MAX_MODELS).map(|model| (model.id.clone(), model.name.clone())).collect(),
         flavors: FLAVORS.iter().map(|flavor| flavor.name()).collect(),
         max_tokens: DEFAULT_TOKENS,
+        quoted: quoted.clone(),
     };
     let Some(mut form) = blocks::playground_form(PATH, &choices) else {
         let text = "A request needs a key: create one on the page Keys.";
@@ -67,6 +70,10 @@ fn form_blocks(
     };
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
     form.restore_values(&request.form, field);
+    // The digest is that of this request, and not of an earlier one.
+    if let Some(field) = form.fields.iter_mut().find(|field| field.name == QUOTED_FIELD) {
+        field.value = quoted.unwrap_or_default();
+    }
     match refused {
         Some(refusal) => refused_form_blocks(form, refusal),
         None => vec![Block::Form(form)],
@@ -82,7 +89,19 @@ fn form_field(member: &str) -> &str {
     }
 }
 
-/// Handles the form: answers with a quote, or with the answer of the model and its quote.
+/// Returns a digest of what is sent, so that only a request whose quote was shown is sent.
+fn request_digest(request: &ConsoleRequest) -> String {
+    let mut digest = Sha256::new();
+    for name in ["key", "model", "flavor", "prompt", "max_tokens"] {
+        let value = request.field(name);
+        digest.update(value.len().to_le_bytes());
+        digest.update(value.as_bytes());
+    }
+    hex::encode(digest.finalize().iter())
+}
+
+/// Handles the form: answers with a quote or, once the quote of this request was shown, with the answer of the model and
+/// its quote.
 ///
 /// # Errors
 /// Returns 403 for another role, and the refusal of the admin API.
@@ -104,17 +123,22 @@ pub async fn answer(
         actor: &actor,
     };
     let keys = backend.call(list).await?;
-    let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1;
+    let digest = request_digest(request);
+    let quoted = request.field(QUOTED_FIELD);
+    let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 || quoted != digest;
     // A reload of an answer must not send and charge the request again.
     let claimed = if is_quote { Ok(()) } else { claim_form(console, request, active).await };
     let outcome = match claimed {
-        Ok(()) => run(console, backend, request, &actor).await,
+        Ok(()) => run(console, backend, request, (&actor, is_quote)).await,
         Err(refusal) => Err(refusal),
     };
     let (status, shown) = match outcome {
-        Ok(shown) => (200, shown.into_iter().chain(form_blocks(console, keys, request, None)).collect()),
+        Ok(shown) => {
+            let form = form_blocks(console, keys, request, None, is_quote.then_some(digest));
+            (200, shown.into_iter().chain(form).collect())
+        }
         Err(refusal) => {
-            let shown = form_blocks(console, keys, request, Some(&refusal));
+            let shown = form_blocks(console, keys, request, Some(&refusal), None);
             (refusal.code.spec().status, shown)
         }
     };
@@ -125,7 +149,7 @@ async fn run(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
-    actor: &str,
+    (actor, is_quote): (&str, bool),
 ) -> Result<Vec<Block>, ApiError> {
     let (executor, permits) =
         console.playground.as_ref().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
@@ -133,7 +157,7 @@ async fn run(
         permits.try_acquire().map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(5))?;
     let body = chat_body(request)?;
     let principal = chosen_key(console, backend, request.field("key"), actor).await?;
-    if request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 {
+    if is_quote {
         let quote = executor.quote_chat(principal, body).await?;
         return Ok(blocks::quote_blocks(&quote_value(&quote)));
     }

@@ -221,7 +221,7 @@ mod tests {
         let sent = [("version", "one"), ("role", "viewer")].map(|(name, value)| (name.into(), value.into()));
         let mut refused = user_role_form(&user("viewer", ""));
         refused.restore_values(&sent, Some(("version", "The user was changed.")));
-        assert!(refused.has_version_conflict() && !refused.has_error(), "a hidden field marks nothing");
+        assert!(refused.has_version_conflict() && refused.error_count() == 0, "a hidden field marks nothing");
         refused.show_stored_values(&user_role_form(&user("finance", "two")));
         let expected = "The stored version has Finance here now.";
         assert_eq!(errors(&refused), [("role", expected.to_owned())]);
@@ -234,7 +234,7 @@ mod tests {
         let sent = [("name", "eve"), ("account", "acme")].map(|(name, value)| (name.into(), value.into()));
         let mut refused = invite_user_form();
         refused.restore_values(&sent, Some(("name", "There is a user of this name already.")));
-        assert!(refused.has_error() && !refused.has_version_conflict());
+        assert!(refused.error_count() == 1 && !refused.has_version_conflict());
         assert_eq!(errors(&refused), [("name", "There is a user with this name already.".to_owned())]);
     }
 

@@ -37,7 +37,7 @@ pub use latency::{latency_blocks, latency_form};
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, user_table, users_blocks};
 pub use overview::{live_figures_json, overview_blocks};
 pub use playground::{
-    PlaygroundChoices, QUOTE_ACTION, playground_answer_blocks, playground_form, quote_blocks,
+    PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, playground_answer_blocks, playground_form, quote_blocks,
 };
 pub use providers::provider_blocks;
 pub use reference::{operation_blocks, reference_blocks, schema_blocks};

@@ -19,9 +19,15 @@ pub struct PlaygroundChoices<'a> {
     pub flavors: Vec<&'a str>,
     /// Default of the maximum number of tokens.
     pub max_tokens: u64,
+    /// Digest of the request whose quote is shown; `None` before the quote.
+    pub quoted: Option<String>,
 }
 
-/// Form that is sent to `path`; `None` if the account has no valid key.
+/// Name of the hidden field with the digest of the request whose quote is shown.
+pub const QUOTED_FIELD: &str = "quoted";
+
+/// Form that is sent to `path`; `None` if the account has no valid key. It shows the quote first, and can be sent to the
+/// model once its quote is shown.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
     let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);
@@ -39,7 +45,8 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
     let flavors =
         choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), Text::Data((*flavor).to_owned())));
     let flavors = std::iter::once(default).chain(flavors).collect();
-    let form = Form::new(path, "Request", "Send")
+    let submit = if choices.quoted.is_some() { "Send" } else { "Show the quote" };
+    let form = Form::new(path, "Request", submit)
         .with_field(
             Field::new("key", "Key")
                 .kind(FieldKind::Choice(keys))
@@ -59,7 +66,13 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
                 .value(choices.max_tokens.to_string())
                 .required(),
         );
-    Some(form.with_second_button(QUOTE_ACTION, "Show the quote"))
+    Some(match &choices.quoted {
+        Some(digest) => {
+            let quoted = Field::hidden(QUOTED_FIELD, digest.as_str());
+            form.with_field(quoted).with_second_button(QUOTE_ACTION, "Show the quote")
+        }
+        None => form,
+    })
 }
 
 /// Tiles of a quote. It has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
@@ -140,6 +153,18 @@ mod tests {
         let key = form.fields.iter().find(|field| field.name == "key").unwrap();
         assert_eq!(key.kind, FieldKind::Choice(vec![("k2".to_owned(), Text::Data("ci (k2)".to_owned()))]));
         assert!(playground_form("/", &PlaygroundChoices::default()).is_none());
+    }
+
+    #[test]
+    fn a_request_is_sent_once_its_quote_is_shown_only() {
+        let keys = json!({ "data": [{ "id": "k2", "name": "ci", "revoked": null }] });
+        let mut choices = PlaygroundChoices { keys, ..PlaygroundChoices::default() };
+        let first = playground_form("/", &choices).unwrap();
+        assert!(first.submit == Text::from("Show the quote") && first.second_button.is_none());
+        choices.quoted = Some("d1".to_owned());
+        let second = playground_form("/", &choices).unwrap();
+        assert!(second.submit == Text::from("Send") && second.second_button.is_some());
+        assert!(second.fields.iter().any(|field| field.name == QUOTED_FIELD && field.value == "d1"));
     }
 
     #[test]

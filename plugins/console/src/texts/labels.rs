@@ -88,6 +88,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("Delete", "Löschen", "Supprimer"),
     ("Notes", "Anmerkungen", "Remarques"),
     ("Please correct the marked field.", "Bitte korrigieren Sie das markierte Feld.", "Veuillez corriger le champ signalé."),
+    ("Please correct the marked fields.", "Bitte korrigieren Sie die markierten Felder.", "Veuillez corriger les champs signalés."),
     ("Not found", "Nicht gefunden", "Introuvable"),
     ("Refused", "Abgelehnt", "Refusé"),
     ("{0}: {1} from {2} to {3}, at most {4} in one bar", "{0}: {1} von {2} bis {3}, höchstens {4} je Balken", "{0} : {1} du {2} au {3}, au plus {4} par barre"),

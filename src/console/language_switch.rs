@@ -1,0 +1,79 @@
+//! Choice of the language: a cookie, and the page again with what was typed into its form.
+
+use super::actions;
+use super::answer::{self, ConsoleAnswer};
+use super::dashboard::scope::AccountBackend;
+use super::pages;
+use super::request::{ConsoleRequest, LANGUAGE_COOKIE};
+use super::{Console, ConsoleBackend, LANGUAGE_SECONDS, dashboard, operators};
+use penstock_console::{Block, Language};
+use penstock_core::ApiError;
+
+impl Console {
+    /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent. If that page has a
+    /// refused form, the page is shown with what was typed.
+    ///
+    /// # Errors
+    /// Returns the error of the store.
+    pub(super) async fn choose_language(
+        &self,
+        backend: &dyn ConsoleBackend,
+        request: &ConsoleRequest,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        let redirect = self.redirect_back(request);
+        let Some(language) = Language::from_code(request.field("language")) else { return Ok(redirect) };
+        let restored = self.restored_page(backend, request, language).await?;
+        let (path, secure) = (self.site.root.trim_end_matches('/'), self.is_secure());
+        let secure = if secure { "; Secure" } else { "" };
+        Ok(restored.unwrap_or(redirect).with_cookie(format!(
+            "{LANGUAGE_COOKIE}={}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={LANGUAGE_SECONDS}{secure}",
+            language.code()
+        )))
+    }
+
+    fn redirect_back(&self, request: &ConsoleRequest) -> ConsoleAnswer {
+        let page = request.field("back");
+        // The form contains only the path of its page; the query of that page comes from the `Referer` header.
+        let is_of_page = |address: &&str| address.split('?').next() == Some(page);
+        let back = request.referring_page().filter(is_of_page).unwrap_or(page);
+        let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
+        answer::redirect_answer(if is_own { back } else { self.site.root })
+    }
+
+    /// Returns the page of a refused form with what was typed; `None` without such a form or without a session.
+    async fn restored_page(
+        &self,
+        backend: &dyn ConsoleBackend,
+        request: &ConsoleRequest,
+        language: Language,
+    ) -> Result<Option<ConsoleAnswer>, ApiError> {
+        let Some(restored) = request.restored(language) else { return Ok(None) };
+        let Some(active) = self.active_session(request).await? else { return Ok(None) };
+        let scoped;
+        let backend: &dyn ConsoleBackend = match &active.user.account {
+            Some(account) => {
+                scoped = AccountBackend { backend, account };
+                &scoped
+            }
+            None => backend,
+        };
+        let (page, form) = if restored.path == operators::actions::CHECK_PATH {
+            let form = penstock_console::pages::check_configuration_form();
+            (operators::actions::CONFIGURATION_PATH.to_owned(), Some(form))
+        } else if restored.path == dashboard::playground::PATH {
+            // The page fills its form itself.
+            (restored.path.clone(), None)
+        } else {
+            match actions::form_of(self, &restored) {
+                Some((page, form)) => (page, Some(form)),
+                None => return Ok(None),
+            }
+        };
+        let blocks = form.map(|mut form| {
+            form.restore_values(&restored.form, None);
+            Block::Form(form)
+        });
+        let before = blocks.into_iter().collect();
+        pages::render(self, backend, &restored, &active, &page, 200, before).await.map(Some)
+    }
+}
