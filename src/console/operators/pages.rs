@@ -199,7 +199,8 @@ async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let check = page.get("/admin/audit/verify", &[]).await?;
     let last = check.get("entries").and_then(Value::as_u64).unwrap_or(0);
     let after = last.saturating_sub(AUDIT_ROWS).to_string();
-    Ok(blocks::audit_blocks(&page.get("/admin/audit", &[("after", &after)]).await?, &check))
+    let entries = page.get("/admin/audit", &[("after", &after)]).await?;
+    Ok(blocks::audit_blocks(&entries, &check, page.sees_money()))
 }
 
 /// Returns the page of one user, with the form that changes the role.

@@ -89,6 +89,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("Time", "Zeit", "Heure"),
     ("Author", "Urheber", "Auteur"),
     ("Target", "Ziel", "Objet"),
+    ("{0} from {1}", "{0} von {1}", "{0} depuis {1}"),
     ("Nothing has been changed yet.", "Es wurde noch nichts geändert.", "Rien n’a encore été modifié."),
     ("Before", "Vorher", "Avant"),
     ("After", "Nachher", "Après"),
