@@ -7,7 +7,7 @@ use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
 use penstock_core::{ApiError, InferenceRequest, OfferFilter};
 use penstock_dialect::parameters::has_engine_constraint;
-use penstock_routing::{Candidate, ExplainedOffer, Flavor, OfferRank, explain_plan};
+use penstock_routing::{Candidate, ExplainedOffer, Flavor, explain_plan};
 use penstock_tokens::{CountMethod, TokenCount};
 use std::sync::Arc;
 
@@ -172,11 +172,37 @@ fn ranked(
 
 /// Marks the candidates that share the first place: ties are shuffled before offers are ordered by their windows.
 fn mark_first(candidates: &mut [ExplainedCandidate]) {
-    let Some(first) = candidates.first() else { return };
-    let (group, is_tied) = ((first.fit, first.is_unsure), first.explained.is_tied_for_first);
-    let is_usable = first.explained.rank != OfferRank::Unhealthy;
-    for (index, one) in candidates.iter_mut().enumerate() {
-        let shares = one.explained.is_tied_for_first && (one.fit, one.is_unsure) == group;
-        one.explained.is_tied_for_first = if is_tied { shares } else { index == 0 && is_usable };
+    let ties: Vec<_> =
+        candidates.iter().map(|one| (one.explained.is_tied_for_first, (one.fit, one.is_unsure))).collect();
+    for (one, shares) in candidates.iter_mut().zip(shared_first_places(&ties)) {
+        one.explained.is_tied_for_first = shares;
+    }
+}
+
+/// Returns which candidates share the first place, from their ties with the best score and their groups, in their order.
+/// A candidate that is alone shares nothing.
+fn shared_first_places<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
+    let group = ties.first().filter(|(is_tied, _)| *is_tied).map(|(_, group)| *group);
+    let shares: Vec<bool> = ties.iter().map(|(is_tied, of)| *is_tied && Some(*of) == group).collect();
+    let count = shares.iter().filter(|shares| **shares).count();
+    if count > 1 { shares } else { vec![false; ties.len()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_place_is_shared_by_two_or_more_of_one_group() {
+        for (ties, expected) in [
+            (vec![(true, 0), (true, 0), (false, 0)], vec![true, true, false]),
+            (vec![(true, 0), (false, 0)], vec![false, false]),
+            (vec![(true, 0), (true, 1)], vec![false, false]),
+            (vec![(false, 0), (true, 1), (true, 1)], vec![false, false, false]),
+            (vec![(true, 0)], vec![false]),
+            (Vec::new(), Vec::new()),
+        ] {
+            assert_eq!(shared_first_places(&ties), expected, "{ties:?}");
+        }
     }
 }

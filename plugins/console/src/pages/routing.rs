@@ -72,7 +72,7 @@ pub fn past_request_form(id: &str) -> Form {
 pub fn routing_blocks(explained: &Value, with_money: bool) -> Vec<Block> {
     let flavors = explained.get("flavors").and_then(Value::as_array).into_iter().flatten();
     let mut blocks = vec![Block::Prose(Text::with(
-        "Prompt of {0} tokens, expected answer of {1} tokens. A score is the sum of its parts; 0 is the best. At most {2} providers are asked. Fallback models: {3}.",
+        "Prompt of {0} tokens, expected answer of {1} tokens. A score is the sum of its parts; 0 is the best. At most {2} attempts are made. Fallback models: {3}.",
         [
             Text::Quantity(number(explained, "prompt_tokens").unwrap_or_default(), ""),
             Text::Quantity(number(explained, "output_tokens").unwrap_or_default(), ""),
@@ -217,7 +217,7 @@ fn value_table(candidates: &[Value], with_money: bool) -> Table {
     };
     let mut headings = vec!["Provider"];
     headings.extend(with_money.then_some("Expected price"));
-    headings.extend(["Expected time", "Failures", "In flight", "Grid intensity", "Renewable share"]);
+    headings.extend(["Expected time", "Failures", "In flight", "Grid intensity, yearly mean", "Renewable share"]);
     Table {
         title: "Values behind the scores".into(),
         headings,

@@ -26,6 +26,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("client left", "Client getrennt", "client parti"),
     ("Operator", "Betreiber", "Exploitant"),
     ("Grid intensity", "CO₂-Intensität des Stroms", "Intensité carbone du réseau"),
+    ("Grid intensity, yearly mean", "CO₂-Intensität des Stroms, Jahresmittel", "Intensité carbone du réseau, moyenne annuelle"),
     ("Health check", "Health-Check", "Contrôle de santé"),
     ("passed", "bestanden", "réussi"),
     ("not yet", "noch nicht", "pas encore"),
