@@ -156,10 +156,7 @@ pub async fn render(
     let title = context.title.into_inner().unwrap_or(title);
     let (status, blocks) = match loaded {
         Ok(blocks) => (status, with_result(before, blocks)),
-        Err(refusal) => {
-            let notice = refusal_notice(&refusal);
-            (refusal.code.spec().status, before.into_iter().chain([notice]).collect())
-        }
+        Err(refusal) => (refusal.code.spec().status, with_refusal(before, &refusal)),
     };
     let shown = Shown { row, title, address: path.to_owned(), language: request.language };
     Ok(answer_with(console, active, shown, status, blocks))
@@ -195,6 +192,16 @@ fn title_of(row: &PageDefinition, id: &str) -> Text {
         "" => row.title.into(),
         id => Text::with("{0} {1}", [row.title.into(), id.to_owned().into()]),
     }
+}
+
+/// Adds the refusal of a page to the result of a form, unless the result is the same refusal.
+fn with_refusal(mut result: Vec<Block>, refusal: &ApiError) -> Vec<Block> {
+    let text_of_page = Text::refusal(&refusal.message);
+    let is_same = |block: &Block| matches!(block, Block::Notice(_, text) if *text == text_of_page);
+    if !result.iter().any(is_same) {
+        result.push(refusal_notice(refusal));
+    }
+    result
 }
 
 /// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of the
@@ -346,4 +353,18 @@ impl<'a> PageContext<'a> {
 /// Returns true if persons of this role see amounts of money.
 pub fn sees_money(role: UserRole) -> bool {
     role != UserRole::Viewer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_once_why_a_form_and_its_page_were_refused() {
+        let missing = ApiError::new(ErrorCode::NotFound);
+        assert_eq!(with_refusal(vec![refusal_notice(&missing)], &missing).len(), 1);
+        assert_eq!(with_refusal(Vec::new(), &missing).len(), 1);
+        let other = ApiError::with_message(ErrorCode::NotFound, "There is no account of this id.");
+        assert_eq!(with_refusal(vec![refusal_notice(&other)], &missing).len(), 2);
+    }
 }

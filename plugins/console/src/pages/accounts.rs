@@ -49,7 +49,11 @@ fn state_cell(account: &Value) -> Cell {
     Cell::text(Text::Word(state)).with_state(mark)
 }
 
+/// Cell with what a wallet has available. An account without an entry in the ledger has no balance in the answer.
 fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
+    if balance.is_null() {
+        return Cell::number(Text::Quantity(0.0, unit));
+    }
     let available = balance.get(wallet).cloned().unwrap_or_default();
     let cell = quantity_cell(&available, "available", unit);
     let is_debt = number(&available, "available").is_some_and(|amount| amount < 0.0);
@@ -144,4 +148,20 @@ fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
         row.extend([Cell::default(), Cell::default()]);
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_account_without_an_entry_in_the_ledger_has_no_credits() {
+        let accounts = json!({ "data": [{ "id": "new", "name": "New", "state": "active" }] });
+        let blocks = accounts_blocks(&accounts, &json!({ "data": [{ "account": "other" }] }));
+        let Block::Table(table) = &blocks[0] else { unreachable!("a table of accounts") };
+        let cell = |column: usize| table.rows[0][column].text.render(crate::Language::English).into_owned();
+        assert_eq!((cell(3), cell(4)), ("0\u{202f}credits".to_owned(), "0\u{202f}kWh".to_owned()));
+    }
 }

@@ -284,6 +284,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn months_and_countries_are_in_the_language_of_the_page() {
+        let rows = [json!({ "month": "2026-11", "country": "Germany" })];
+        for (name, expected) in [("month", "11.2026"), ("country", "Deutschland")] {
+            let table = group_table(&rows, "Emissions by month", "Month", name);
+            assert_eq!(table.rows[0][0].text.render(crate::Language::German), expected);
+        }
+    }
+
+    #[test]
     fn the_csv_has_a_row_for_each_group_and_the_total() {
         let row = json!({ "country": "France", "requests": 2, "gross_location_g_co2e": "1.5" });
         let report = json!({ "account": null, "from": "2026-01-01", "to": "2026-12-31", "countries": [row],

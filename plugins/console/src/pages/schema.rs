@@ -20,6 +20,14 @@ const CONSTRAINTS: [(&str, &str); 8] = [
     ("format", "format {0}"),
 ];
 
+/// Texts of constraints, and those for a limit of 1.
+const SINGULAR: [(&str, &str); 4] = [
+    ("at least {0} characters", "at least one character"),
+    ("at most {0} characters", "at most one character"),
+    ("at least {0} items", "at least one item"),
+    ("at most {0} items", "at most one item"),
+];
+
 /// Returns the name of the schema that a schema refers to, itself or as its items.
 #[must_use]
 pub(super) fn referenced_name(schema: &Value) -> Option<&str> {
@@ -72,7 +80,8 @@ fn constraints(schema: &Value) -> Text {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        Some(Text::with(text, [Text::Data(value)]))
+        let singular = SINGULAR.iter().find(|(plural, _)| plural == text && value == "1");
+        Some(singular.map_or_else(|| Text::with(text, [Text::Data(value)]), |(_, one)| Text::from(*one)))
     });
     let join = |one, other| Text::with("{0}, {1}", [one, other]);
     let limits = limits.reduce(join);
@@ -182,6 +191,13 @@ mod tests {
         ] {
             assert_eq!(type_name(&schema), expected);
         }
+    }
+
+    #[test]
+    fn a_limit_of_one_is_in_the_singular() {
+        let french = |schema: &Value| constraints(schema).render(Language::French).into_owned();
+        assert_eq!(french(&json!({ "minLength": 1, "maxItems": 3 })), "au moins un caractère, au plus 3 éléments");
+        assert_eq!(french(&json!({ "minItems": 1 })), "au moins un élément");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Translation] = &[
     ("Accounts", "Konten", "Comptes"),
     ("Account", "Konto", "Compte"),
     ("Invoice", "Rechnung", "Facture"),
-    ("Invoice of", "Rechnung für", "Facture de"),
+    ("Invoice of", "Rechnung für", "Facture pour"),
     ("Batches", "Batches", "Lots"),
     ("Files", "Dateien", "Fichiers"),
     ("Configuration", "Konfiguration", "Configuration"),

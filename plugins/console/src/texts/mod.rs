@@ -1,6 +1,7 @@
 //! Translation table of all texts: English, which is also the key, German and French. The tests find every text of the
 //! code or of a template that is missing here.
 
+mod countries;
 mod dashboard;
 mod labels;
 mod operators;
@@ -20,7 +21,8 @@ use std::sync::LazyLock;
 /// Row of the table: English, German, French.
 pub(crate) type Translation = (&'static str, &'static str, &'static str);
 
-const TABLES: [&[Translation]; 8] = [
+const TABLES: [&[Translation]; 9] = [
+    countries::ROWS,
     labels::ROWS,
     usage::ROWS,
     dashboard::ROWS,

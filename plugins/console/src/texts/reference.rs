@@ -39,6 +39,10 @@ pub(super) const ROWS: &[Translation] = &[
     ("at most {0} characters", "höchstens {0} Zeichen", "au plus {0} caractères"),
     ("at least {0} items", "mindestens {0} Einträge", "au moins {0} éléments"),
     ("at most {0} items", "höchstens {0} Einträge", "au plus {0} éléments"),
+    ("at least one character", "mindestens ein Zeichen", "au moins un caractère"),
+    ("at most one character", "höchstens ein Zeichen", "au plus un caractère"),
+    ("at least one item", "mindestens ein Eintrag", "au moins un élément"),
+    ("at most one item", "höchstens ein Eintrag", "au plus un élément"),
     ("default {0}", "Standard {0}", "par défaut {0}"),
     ("format {0}", "Format {0}", "format {0}"),
 ];
