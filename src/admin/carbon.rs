@@ -45,6 +45,7 @@ fn report_schema() -> Value {
         "provider": amount("Provider of the row, in `providers`; empty for requests without an answer."),
         "month": amount("Month of the row, in `months`, such as `2026-11`."),
         "account": amount("Account of the row, in `accounts`."),
+        "grids": { "type": ["array", "null"], "items": { "type": "string" }, "description": "Grid factors of the row, in `countries`." },
         "requests": count(),
         "requests_not_charged": count(),
         "input_tokens": count(),
@@ -88,7 +89,7 @@ fn report_schema() -> Value {
         "months": rows("Sums by month, UTC."),
         "accounts": rows("Sums by account, if the query asks for them."),
         "methods": { "type": "array", "items": { "type": "string" } },
-        "grids": { "type": "array", "items": { "type": "string" } },
+        "grids": { "type": "array", "items": { "type": "string" }, "description": "Grid factors: zone, source, year and intensity." },
         "contracts": { "type": "array", "items": { "type": "string" } },
     } })
 }
@@ -124,6 +125,13 @@ fn report(
         ReportedAccounts::One(name) => Some(name),
         ReportedAccounts::Total | ReportedAccounts::Each => None,
     };
+    let mut countries = Vec::new();
+    for (country, sums) in &figures.countries {
+        let mut row = Map::from_iter([("country".to_owned(), Value::from(country.as_str()))]);
+        row.extend(report_sums(sums));
+        row.insert("grids".to_owned(), json!(figures.country_grids.get(country)));
+        countries.push(Value::Object(row));
+    }
     let by = |name: &str, groups: &BTreeMap<String, InvoiceSums>| {
         let row = |(group, sums): (&String, &InvoiceSums)| {
             let mut row = Map::from_iter([(name.to_owned(), Value::from(group.as_str()))]);
@@ -138,7 +146,7 @@ fn report(
         "from": range.from.to_string(),
         "to": range.to.to_string(),
         "total": Value::Object(report_sums(&figures.total)),
-        "countries": by("country", &figures.countries),
+        "countries": countries,
         "providers": by("provider", &figures.providers),
         "months": by("month", &figures.months),
         "accounts": by("account", &figures.accounts),

@@ -1,6 +1,6 @@
 //! Footprint of a period, summed up from the usage rollups by country, provider, month and account. All calls block.
 
-use super::invoice::{InvoiceError, InvoiceSums, TermsCache, TermsFacts, with_carbon};
+use super::invoice::{InvoiceError, InvoiceSums, TermsCache, TermsFacts, country_of, with_carbon};
 use super::rollups::query::{account_names, for_each_rollup};
 use penstock_core::calendar::UtcMonth;
 use penstock_core::{ApiError, ErrorCode};
@@ -31,6 +31,8 @@ pub struct CarbonFigures {
     pub grids: BTreeSet<String>,
     /// Contracts for renewable power.
     pub contracts: BTreeSet<String>,
+    /// Sources of the grid's intensity by country.
+    pub country_grids: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Accounts of a report.
@@ -94,6 +96,8 @@ impl CarbonFigures {
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
             self.grids.extend(facts.grid.clone());
+            let country = country_of(&cell.location).to_owned();
+            self.country_grids.entry(country).or_default().extend(facts.grid.clone());
             self.contracts.extend(facts.contract.clone());
         }
     }
@@ -114,11 +118,6 @@ fn add_to(groups: &mut BTreeMap<String, InvoiceSums>, name: &str, sums: &Invoice
             groups.insert(name.to_owned(), sums.clone());
         }
     }
-}
-
-/// Returns the country in the name of a location, such as `Paris, France`; empty for requests without an answer.
-fn country_of(location: &str) -> &str {
-    location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ pub(super) struct TermsFacts {
     embodied_per_kwh: Decimal,
     /// Method by which the footprint was determined.
     pub(super) method: Option<String>,
-    /// Source of the grid's intensity.
+    /// Zone, source and intensity of the grid.
     pub(super) grid: Option<String>,
     /// Contract for renewable power.
     pub(super) contract: Option<String>,
@@ -124,7 +124,10 @@ impl TermsFacts {
         let covered = decimal("/contract/share").unwrap_or_default().clamp(Decimal::ZERO, Decimal::ONE);
         let grid = text("/grid/source").map(|source| {
             let year = terms.pointer("/grid/year").map(Value::to_string).unwrap_or_default();
-            format!("{source}, {year}, {} g/kWh", text("/grid/g_per_kwh").unwrap_or_default())
+            let location = text("/location").unwrap_or_default();
+            let zone = country_of(&location);
+            let mark = if zone.is_empty() { "" } else { ": " };
+            format!("{zone}{mark}{source}, {year}, {} g/kWh", text("/grid/g_per_kwh").unwrap_or_default())
         });
         Self {
             prices: PRICE_NAMES.map(|name| text(&format!("/{name}"))),
@@ -143,6 +146,12 @@ impl TermsFacts {
             grid,
         }
     }
+}
+
+/// Returns the country in the name of a location, such as `Paris, France`, which is the zone of its grid; empty for
+/// requests without an answer.
+pub(super) fn country_of(location: &str) -> &str {
+    location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }
 
 /// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building. The energy of the GPUs is derived
@@ -300,6 +309,14 @@ mod tests {
         let absurd = TermsFacts::parse(&json!({ "contract": { "share": "7" } }));
         assert_eq!(with_carbon(&usage("2", "0", "100"), Some(&absurd)).market_g, Decimal::ZERO);
         assert_eq!(with_carbon(&usage("1", "5", "100"), Some(&facts)).embodied_g, Decimal::ZERO);
+    }
+
+    #[test]
+    fn a_grid_factor_has_its_zone() {
+        let grid = json!({ "source": "ADEME", "year": 2025, "g_per_kwh": "21" });
+        let of = |location: &str| TermsFacts::parse(&json!({ "grid": grid, "location": location })).grid.unwrap();
+        assert_eq!(of("Paris, France"), "France: ADEME, 2025, 21 g/kWh");
+        assert_eq!(of(""), "ADEME, 2025, 21 g/kWh");
     }
 
     #[test]

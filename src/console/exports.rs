@@ -3,11 +3,12 @@
 use super::answer::{ConsoleAnswer, refused_form_blocks};
 use super::invoice::csv_style;
 use super::pages::PageContext;
+use crate::config::settings::InvoiceParty;
 use penstock_console::Block;
 use penstock_console::pages as blocks;
-use penstock_core::calendar::UtcDay;
+use penstock_core::calendar::{UtcDay, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Content type of every export.
 const CSV: &str = "text/csv; charset=utf-8";
@@ -47,6 +48,23 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
     page.get("/admin/carbon", &query).await
 }
 
+/// Returns the customer of a report, who issues it, and when, from the settings of invoices. The report of all accounts has
+/// no customer.
+fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
+    let live = page.console.app.config_snapshot();
+    let settings = &live.settings.invoice;
+    let party = |party: &InvoiceParty| {
+        json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() })
+    };
+    let account = report.get("account").and_then(Value::as_str);
+    let customer = account.and_then(|account| settings.customer(account)).map(|customer| &customer.party);
+    json!({
+        "customer": customer.filter(|customer| !customer.name.is_empty()).map(party),
+        "issuer": settings.seller.as_ref().map(party),
+        "created": format_rfc3339(page.console.app.clock.unix_seconds()),
+    })
+}
+
 /// Returns the carbon report at `path`; `for_all` is true where it can have all accounts.
 ///
 /// # Errors
@@ -56,7 +74,9 @@ pub async fn carbon_page(page: &PageContext<'_>, path: &str, for_all: bool) -> R
     let form = blocks::carbon_form(path, &from, &to, for_all.then(|| account(page)));
     match read_carbon(page, false).await {
         Ok(report) => {
-            Ok([Block::Form(form)].into_iter().chain(blocks::carbon_blocks(&report, path)).collect())
+            let parties = report_parties(page, &report);
+            let shown = blocks::carbon_blocks(&report, &parties, path);
+            Ok([Block::Form(form)].into_iter().chain(shown).collect())
         }
         Err(refusal) => at_field(form, refusal),
     }

@@ -1,7 +1,7 @@
 //! Carbon report by ESRS E1: gross emissions of scope 3, category 1, with their range, method, origin of the energy and
 //! intensities; as a page and as CSV.
 
-use super::invoice::array_member;
+use super::invoice::{array_member, party};
 use super::{day, exact_text, number, quantity_cell, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -67,11 +67,17 @@ pub fn carbon_form(path: &str, from: &str, to: &str, account: Option<&str>) -> F
     form
 }
 
-/// Figures of the report, with links to its CSV below `path`.
+/// Figures of the report, with links to its CSV below `path`. `parties` has the members `customer` and `issuer`, as an
+/// invoice has them, and the time `created`.
 #[must_use]
-pub fn carbon_blocks(report: &Value, path: &str) -> Vec<Block> {
+pub fn carbon_blocks(report: &Value, parties: &Value, path: &str) -> Vec<Block> {
     let total = report.get("total").cloned().unwrap_or_default();
-    let mut blocks = vec![Block::Tiles(tiles(&total)), Block::Table(metric_table(report, &total))];
+    let mut blocks = vec![
+        Block::RunningHeader(running_header(report, parties)),
+        Block::Columns(header_columns(report, parties)),
+        Block::Tiles(tiles(&total)),
+        Block::Table(metric_table(report, &total)),
+    ];
     let titles: [(&str, &'static str, &'static str); 4] = [
         ("countries", "Emissions by country", "Country"),
         ("providers", "Emissions by provider", "Provider"),
@@ -98,6 +104,37 @@ pub fn carbon_blocks(report: &Value, path: &str) -> Vec<Block> {
         ),
     ]));
     blocks
+}
+
+/// Returns whose report it is: the customer, or all accounts.
+fn subject(report: &Value, parties: &Value) -> Text {
+    let customer = parties.get("customer").map(|customer| text(customer, "name")).filter(|name| !name.is_empty());
+    match (customer, report.get("account").and_then(Value::as_str)) {
+        (Some(name), _) => name.into(),
+        (None, Some(account)) => Text::with("Account {0}", [account.to_owned().into()]),
+        (None, None) => "All accounts".into(),
+    }
+}
+
+/// Returns the header of every printed page: whose report it is, and its period.
+fn running_header(report: &Value, parties: &Value) -> Text {
+    let [from, to] = [day(report, "from"), day(report, "to")];
+    Text::with("Carbon report, {0}, {1} to {2}", [subject(report, parties), from, to])
+}
+
+/// Columns with the subject, the issuer and the date of the report.
+fn header_columns(report: &Value, parties: &Value) -> Vec<(Text, Vec<Text>)> {
+    let mut facts = match report.get("account").and_then(Value::as_str) {
+        Some(account) => vec![Text::with("Account {0}", [account.to_owned().into()])],
+        None => vec!["All accounts".into()],
+    };
+    facts.push(Text::with("Period {0} to {1}", [day(report, "from"), day(report, "to")]));
+    facts.push(Text::with("Report of {0}", [Text::Time(text(parties, "created"))]));
+    let mut columns = vec![("Carbon report".into(), facts)];
+    let of = |name: &str| parties.get(name).filter(|party| !party.is_null());
+    columns.extend(of("customer").map(|customer| ("Customer".into(), party(Some(customer)))));
+    columns.push(("Issuer".into(), party(of("issuer"))));
+    columns
 }
 
 fn tiles(total: &Value) -> Vec<Tile> {
@@ -255,6 +292,9 @@ pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
         let mut row = row.clone();
         let Some(members) = row.as_object_mut() else { return };
         let account = if kind == "account" { name.clone() } else { account.clone() };
+        // A country has the factors of its own grid.
+        let own_grids = members.remove("grids").filter(|_| kind == "country");
+        let grids = own_grids.map_or_else(|| list(report, "grids"), |grids| list(&json!({ "grids": grids }), "grids"));
         let added = [
             ("row", json!(kind)),
             ("name", json!(name)),
@@ -263,7 +303,7 @@ pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
             ("period_end", json!(text(report, "to"))),
             ("standard", json!(STANDARD)),
             ("method", json!(list(report, "methods"))),
-            ("grid", json!(list(report, "grids"))),
+            ("grid", json!(grids)),
             ("contracts", json!(list(report, "contracts"))),
         ];
         members.extend(added.map(|(name, value)| (name.to_owned(), value)));
@@ -284,6 +324,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_report_says_whose_it_is_who_issued_it_and_when() {
+        let report = |account: Value| json!({ "account": account, "from": "2026-01-01", "to": "2026-12-31" });
+        let parties = |customer: Value| json!({ "customer": customer, "created": "2027-01-02T03:04:05Z",
+            "issuer": { "name": "Example Hosting", "address": ["Street 1"] } });
+        let header = |report: &Value, parties: &Value| {
+            running_header(report, parties).render(crate::Language::English).into_owned()
+        };
+        let (one, named) = (report(json!("acme")), parties(json!({ "name": "ACME SA", "address": [] })));
+        assert_eq!(header(&one, &named), "Carbon report, ACME SA, 2026-01-01 to 2026-12-31");
+        assert_eq!(header(&one, &parties(Value::Null)), "Carbon report, Account acme, 2026-01-01 to 2026-12-31");
+        let (all, unnamed) = (report(Value::Null), parties(Value::Null));
+        assert_eq!(header(&all, &unnamed), "Carbon report, All accounts, 2026-01-01 to 2026-12-31");
+        let shown = format!("{:?}", carbon_blocks(&one, &named, "/console/carbon"));
+        for text in ["ACME SA", "Example Hosting", "Street 1", "2027-01-02T03:04:05Z"] {
+            assert!(shown.contains(text), "{text} in {shown}");
+        }
+        assert_eq!(header_columns(&all, &unnamed).len(), 2);
+    }
+
+    #[test]
     fn months_and_countries_are_in_the_language_of_the_page() {
         let rows = [json!({ "month": "2026-11", "country": "Germany" })];
         for (name, expected) in [("month", "11.2026"), ("country", "Deutschland")] {
@@ -294,15 +354,17 @@ mod tests {
 
     #[test]
     fn the_csv_has_a_row_for_each_group_and_the_total() {
-        let row = json!({ "country": "France", "requests": 2, "gross_location_g_co2e": "1.5" });
+        let row = json!({ "country": "France", "requests": 2, "gross_location_g_co2e": "1.5", "grids": ["France: x"] });
         let report = json!({ "account": null, "from": "2026-01-01", "to": "2026-12-31", "countries": [row],
             "accounts": [{ "account": "=a", "eur": "3" }], "total": { "requests": 2, "location_g_per_eur": "0.5" },
-            "methods": ["m 1"], "contracts": [] });
+            "methods": ["m 1"], "contracts": [], "grids": ["France: x", "Spain: y"] });
         let csv = carbon_csv(&report, CsvStyle::parse(None, Some(",")).unwrap());
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 4);
         assert!(lines[1].starts_with("country;France;all;2026-01-01;2026-12-31;"), "{}", lines[1]);
         assert!(lines[1].contains(";1,5;") && lines[1].contains("m 1"), "{}", lines[1]);
+        assert!(lines[1].contains("France: x") && !lines[1].contains("Spain"), "{}", lines[1]);
+        assert!(lines[3].contains("France: x; Spain: y"), "{}", lines[3]);
         assert!(lines[2].starts_with("account;'=a;'=a;"), "{}", lines[2]);
         assert!(lines[3].starts_with("total;") && lines[3].contains(";0,5;"), "{}", lines[3]);
         let columns = lines[0].split(';').count();

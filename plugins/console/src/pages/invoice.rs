@@ -132,7 +132,7 @@ pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 }
 
 /// Lines with name and address of a seller or a customer.
-fn party(party: Option<&Value>) -> Vec<Text> {
+pub(super) fn party(party: Option<&Value>) -> Vec<Text> {
     let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".into()] };
     let address = party.get("address").and_then(Value::as_array).into_iter().flatten();
     let mut lines = vec![Text::Data(text(party, "name"))];

@@ -5,6 +5,10 @@ use super::Translation;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Translation] = &[
     ("Carbon report", "CO₂-Bericht", "Rapport carbone"),
+    ("Carbon report, {0}, {1} to {2}", "CO₂-Bericht, {0}, {1} bis {2}", "Rapport carbone, {0}, du {1} au {2}"),
+    ("All accounts", "Alle Konten", "Tous les comptes"),
+    ("Report of {0}", "Bericht vom {0}", "Rapport du {0}"),
+    ("Issuer", "Aussteller", "Émetteur"),
     ("Empty for all accounts.", "Leer für alle Konten.", "Vide pour tous les comptes."),
     ("Emissions by country", "Emissionen nach Land", "Émissions par pays"),
     ("Emissions by provider", "Emissionen nach Anbieter", "Émissions par fournisseur"),
