@@ -5,12 +5,14 @@ use super::request::{AdminRequest, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
-    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, PRICE_NAMES, read_figures,
+    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, InvoiceUnit, PRICE_NAMES, read_figures,
 };
+use crate::billing::invoice_corrections::CorrectionLine;
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
 use crate::state::AppState;
 use penstock_core::calendar::format_rfc3339;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::invoices::InvoiceRecord;
 use penstock_usage::{RangeError, UsageRange};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
@@ -119,10 +121,11 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
         Some(_) => IssueState::Overlapping,
         None if !issued_invoices::has_settled(range.to, now) => IssueState::PeriodOpen,
         None if settings.seller.is_none() => IssueState::NoSeller,
-        None if figures.lines.is_empty() => IssueState::Empty,
+        None if figures.lines.is_empty() && figures.corrections.is_empty() => IssueState::Empty,
         None => IssueState::Ready,
     };
-    let mut invoice = invoice_json(settings, (account, &name), *range, &figures, now);
+    let issued = app.stores.invoices.list(Some(account)).map_err(store_refusal)?;
+    let mut invoice = invoice_json(settings, (account, &name), *range, (&figures, &issued), now);
     if let Some(members) = invoice.as_object_mut() {
         members.insert("can_issue".to_owned(), (state == IssueState::Ready).into());
         members.insert("issue_state".to_owned(), state.name().into());
@@ -171,7 +174,7 @@ fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),
     range: UsageRange,
-    figures: &InvoiceFigures,
+    (figures, issued): (&InvoiceFigures, &[InvoiceRecord]),
     now: u64,
 ) -> Value {
     let customer = settings.customer(account);
@@ -196,7 +199,7 @@ fn invoice_json(
         "overlaps": null,
         "seller": settings.seller.as_ref().map(party_json),
         "customer": party_json(&bought_by),
-        "lines": lines_json(figures),
+        "lines": lines_json(figures, issued),
         "keys": rows("key", figures.keys.iter().map(|(key, sums)| (&**key, sums))),
         "days": rows("day", figures.days.iter().map(|(day, sums)| (&**day, sums))),
         "locations": rows("location", figures.locations.iter().map(|(location, sums)| (&**location, sums))),
@@ -213,19 +216,39 @@ fn party_json(party: &InvoiceParty) -> Value {
     json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() })
 }
 
-fn lines_json(figures: &InvoiceFigures) -> Value {
-    let line = |(unit, sums): (&crate::billing::invoice::InvoiceUnit, &InvoiceSums)| {
+/// Returns the lines of the charges, and a line for each correction, which names the corrected entry and its invoice.
+fn lines_json(figures: &InvoiceFigures, issued: &[InvoiceRecord]) -> Value {
+    let line = |(unit, sums): (&InvoiceUnit, &InvoiceSums), is_correction: bool| {
         let mut row = Map::new();
         row.insert("model".to_owned(), (&*unit.model).into());
         row.insert("location".to_owned(), (&*unit.location).into());
-        row.insert("is_correction".to_owned(), unit.is_correction.into());
+        row.insert("is_correction".to_owned(), is_correction.into());
         for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
             row.insert(price_name(name), price.as_deref().into());
         }
         row.extend(sums_json(sums));
+        row
+    };
+    let correction = |one: &CorrectionLine| {
+        let mut row = line((&one.unit, &one.sums), true);
+        let invoice = one.corrects_day.as_deref().and_then(|day| invoice_of_day(issued, day));
+        let members = [
+            ("entry", one.entry.into()),
+            ("day", one.day.as_str().into()),
+            ("corrects_entry", one.corrects_entry.into()),
+            ("corrects_day", one.corrects_day.as_deref().into()),
+            ("corrects_invoice", invoice.map(|invoice| invoice.number.as_str()).into()),
+        ];
+        row.extend(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
         Value::Object(row)
     };
-    figures.lines.iter().map(line).collect()
+    let charges = figures.lines.iter().map(|charge| Value::Object(line(charge, false)));
+    charges.chain(figures.corrections.iter().map(correction)).collect()
+}
+
+/// Returns the issued invoice with the charges of a day. ISO 8601 days are in the order of their texts.
+fn invoice_of_day<'i>(issued: &'i [InvoiceRecord], day: &str) -> Option<&'i InvoiceRecord> {
+    issued.iter().find(|invoice| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day))
 }
 
 /// Returns the name of a price in responses, with its unit.

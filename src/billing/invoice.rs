@@ -1,6 +1,7 @@
 //! Figures of an invoice, computed from the usage rollups and grouped by unit price, key, day and location. Every
 //! grouping has the same total, which is equal to the sum of the ledger's entries. All calls block.
 
+use super::invoice_corrections::{CorrectionLine, corrections_in_hour};
 use crate::billing::report::ReportError;
 use crate::billing::rerate::load_terms;
 use crate::billing::rollups::query::for_each_rollup;
@@ -52,8 +53,6 @@ pub struct InvoiceUnit {
     pub location: Arc<str>,
     /// Prices by their names in the terms, EUR; `None` if there is none.
     pub prices: [Option<String>; PRICE_NAMES.len()],
-    /// True if the line contains corrections of charges instead of charges.
-    pub is_correction: bool,
 }
 
 /// Names of the prices in the terms: per million tokens, image, minute of audio, kWh and credit.
@@ -65,8 +64,10 @@ pub const PRICE_NAMES: [&str; 7] =
 pub struct InvoiceFigures {
     /// Sums of the whole period.
     pub total: InvoiceSums,
-    /// Sums by unit; only charges and their corrections.
+    /// Sums by unit; only charges.
     pub lines: BTreeMap<InvoiceUnit, InvoiceSums>,
+    /// Corrections of charges, in the order of time.
+    pub corrections: Vec<CorrectionLine>,
     /// Sums by the public id of the key.
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
     /// Sums by day.
@@ -84,7 +85,8 @@ pub struct InvoiceFigures {
 /// Facts of pricing terms that an invoice needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TermsFacts {
-    prices: [Option<String>; PRICE_NAMES.len()],
+    /// Prices by their names in the terms, EUR.
+    pub(super) prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
     covered: Decimal,
     /// Renewable share of the grid, from 0 to 1.
@@ -171,6 +173,8 @@ pub fn read_figures(
     range: UsageRange,
 ) -> Result<InvoiceFigures, InvoiceError> {
     let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
+    // The rollups tell in which hours there are corrections; their entries are in the ledger.
+    let mut corrected = BTreeSet::new();
     for_each_rollup(store, account, range.hours(), |cell, sums| {
         if figures.group_count() > MAX_GROUPS {
             let expected = "from: the period has too many different keys and models; expected fewer days";
@@ -180,8 +184,12 @@ pub fn read_figures(
             return Ok(());
         }
         figures.add(cell, sums, terms.facts(store, &cell.terms)?);
+        corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
         Ok(())
     })?;
+    for hour in corrected {
+        figures.corrections.extend(corrections_in_hour(store, account, hour, &mut terms)?);
+    }
     Ok(figures)
 }
 
@@ -201,12 +209,11 @@ impl InvoiceFigures {
             self.grids.extend(facts.grid.clone());
             self.contracts.extend(facts.contract.clone());
         }
-        if matches!(cell.outcome, UsageOutcome::Charged | UsageOutcome::Corrected) {
+        if cell.outcome == UsageOutcome::Charged {
             let unit = InvoiceUnit {
                 model: cell.model.clone(),
                 location: cell.location.clone(),
                 prices: facts.map(|facts| facts.prices.clone()).unwrap_or_default(),
-                is_correction: cell.outcome == UsageOutcome::Corrected,
             };
             self.lines.entry(unit).or_default().merge(&sums);
         }

@@ -87,7 +87,11 @@ pub(super) fn read_page(
 }
 
 /// Returns for each chain the number after which its entries of a month begin that have at least this time and number.
-fn starts_in_month(store: &LedgerStore, month: UtcMonth, first: (u64, u64)) -> Result<Vec<u64>, ReportError> {
+pub(super) fn starts_in_month(
+    store: &LedgerStore,
+    month: UtcMonth,
+    first: (u64, u64),
+) -> Result<Vec<u64>, ReportError> {
     let month = month.to_string();
     let start =
         |(chain, tip): (u32, LedgerTip)| start_in_chain(store, &month, (chain_start(chain), tip.seq), first);

@@ -28,6 +28,7 @@ pub mod handover;
 mod history;
 mod hold;
 pub mod invoice;
+pub mod invoice_corrections;
 mod journal;
 mod leases;
 pub mod ledger_export;

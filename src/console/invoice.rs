@@ -95,7 +95,9 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
             let names = key_names(page, account).await?;
             let issued = page.get("/admin/invoices", &[("account", account)]).await?;
             let issue = page.has_role(ISSUERS) && invoice.get("can_issue") == Some(&Value::Bool(true));
-            let issue = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
+            let notice = blocks::missing_address_notice(&invoice).filter(|_| issue);
+            let form = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
+            let issue = notice.into_iter().chain(form);
             let list = Block::Table(blocks::issued_invoices_table(&issued, path));
             Ok(shown
                 .chain(issue)

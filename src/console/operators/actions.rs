@@ -10,7 +10,7 @@ use crate::console::actions::{
 };
 use crate::console::amount::decimal_point;
 use crate::console::answer::ConsoleAnswer;
-use crate::console::confirmation::{Confirmation, ConfirmedObject};
+use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
 use crate::console::invoice::ISSUERS;
 use crate::console::pages::{self, forbidden};
 use crate::console::request::ConsoleRequest;
@@ -18,8 +18,8 @@ use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
 use http::Method;
 use penstock_console::pages::{
-    change_table, check_configuration_form, grant_form, invite_user_form, new_account_form, new_key_form,
-    percent_encode,
+    change_table, check_configuration_form, grant_form, invite_user_form, issue_summary_blocks, new_account_form,
+    new_key_form, percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;
@@ -103,7 +103,18 @@ pub const ACTIONS: &[ActionDefinition] = &[
             Some(Confirmation {
                 question: "Issue the invoice of the account {0} for {1} to {2}? An issued invoice never changes.",
                 values: vec![Text::Data(id.to_owned()), day("from"), day("to")],
-                object: None,
+                object: Some(ConfirmedObject::Described {
+                    path: "/admin/invoice".to_owned(),
+                    query: vec![
+                        ("account", id.to_owned()),
+                        ("from", request.value("from").to_owned()),
+                        ("to", request.value("to").to_owned()),
+                    ],
+                    describe: |invoice| ObjectDescription {
+                        blocks: issue_summary_blocks(invoice),
+                        fields: Vec::new(),
+                    },
+                }),
                 submit: "Issue with the next number",
                 fields: &["from", "to"],
             })

@@ -16,40 +16,6 @@ pub fn invoice_period_form(path: &str, from: &str, to: &str) -> Form {
     form
 }
 
-/// Form that issues the invoice of the period shown on the page at `path`.
-#[must_use]
-pub fn issue_invoice_form(path: &str, from: &str, to: &str) -> Form {
-    let mut form = Form::new(format!("{path}/issue"), "Issue this invoice", "Issue with the next number")
-        .with_field(Field::hidden("from", from))
-        .with_field(Field::hidden("to", to));
-    form.is_irreversible = true;
-    form
-}
-
-/// Table of issued invoices; each links to its period on the page at `path`.
-#[must_use]
-pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
-    let row = |record: &Value| {
-        let (from, to) = (text(record, "from"), text(record, "to"));
-        let link = format!("{path}?from={}&to={}", percent_encode(&from), percent_encode(&to));
-        vec![
-            Cell::link(text(record, "number"), link),
-            Cell::text(Text::Day(from)),
-            Cell::text(Text::Day(to)),
-            Cell::text(Text::Time(text(record, "issued"))),
-            Cell::number(exact_text(record, "total_eur", "")),
-        ]
-    };
-    Table {
-        title: "Issued invoices".into(),
-        headings: vec!["Number", "First day", "Last day", "Issued", "Total, EUR"],
-        rows: array_member(issued, "data").iter().map(row).collect(),
-        empty_text: "No invoice was issued yet.",
-        next: None,
-        is_screen_only: true,
-    }
-}
-
 /// Blocks of an invoice, with links to the downloads, which are below the page at `path`.
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
@@ -206,16 +172,32 @@ pub(super) fn amount(row: &Value) -> Cell {
     }
 }
 
+/// Name of the line of a correction: what it corrects, and on which invoice that was. Documents of earlier versions have
+/// the model only.
+fn correction_name(line: &Value, model: String) -> Text {
+    if line.get("corrects_entry").is_none_or(Value::is_null) {
+        return Text::with("Correction: {0}", [model.into()]);
+    }
+    let entry = |name: &str| Text::Exact(text(line, name), "");
+    let [number, corrected, model] = [entry("entry"), entry("corrects_entry"), Text::Data(model)];
+    let [made, charged] = [day(line, "day"), day(line, "corrects_day")];
+    match text(line, "corrects_invoice") {
+        invoice if invoice.is_empty() => {
+            Text::with("Correction {0} of {1}, of entry {2} of {3}: {4}", [number, made, corrected, charged, model])
+        }
+        invoice => Text::with(
+            "Correction {0} of {1}, of entry {2} of {3} on invoice {4}: {5}",
+            [number, made, corrected, charged, invoice.into(), model],
+        ),
+    }
+}
+
 fn lines_table(invoice: &Value) -> Table {
     let row = |line: &Value| {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
         let name = text(line, "model");
         vec![
-            Cell::text(if is_correction {
-                Text::with("Correction: {0}", [name.into()])
-            } else {
-                name.into()
-            }),
+            Cell::text(if is_correction { correction_name(line, name) } else { name.into() }),
             Cell::text(text(line, "location")),
             Cell::text(unit_prices(line)),
             Cell::number(exact_text(line, "requests", "")),
@@ -373,6 +355,20 @@ pub(super) mod tests {
         for (amount, text) in [("1", "1.00"), ("0.2", "0.20"), ("0.05", "0.05"), ("0.1234", "0.1234")] {
             assert_eq!(with_cents(amount), text);
         }
+    }
+
+    #[test]
+    fn a_correction_names_what_it_corrects() {
+        let mut line = json!({ "is_correction": true, "model": "m", "eur": "-0.5" });
+        let name = |line: &Value| correction_name(line, text(line, "model")).render(crate::Language::English).into_owned();
+        assert_eq!(name(&line), "Correction: m");
+        line["entry"] = json!(9);
+        line["day"] = json!("2026-11-05");
+        line["corrects_entry"] = json!(7);
+        line["corrects_day"] = json!("2026-10-31");
+        assert_eq!(name(&line), "Correction 9 of 2026-11-05, of entry 7 of 2026-10-31: m");
+        line["corrects_invoice"] = json!("PS-2026-000007");
+        assert_eq!(name(&line), "Correction 9 of 2026-11-05, of entry 7 of 2026-10-31 on invoice PS-2026-000007: m");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod forms;
 mod grid;
 mod invoice;
 mod invoice_csv;
+mod invoice_issue;
 mod latency;
 mod lists;
 mod overview;
@@ -31,8 +32,11 @@ pub use forms::{
     user_role_form,
 };
 pub use grid::grid_blocks;
-pub use invoice::{invoice_blocks, invoice_period_form, issue_invoice_form, issued_invoices_table};
+pub use invoice::{invoice_blocks, invoice_period_form};
 pub use invoice_csv::invoice_csv;
+pub use invoice_issue::{
+    issue_invoice_form, issue_summary_blocks, issued_invoices_table, missing_address_notice,
+};
 pub use latency::{latency_blocks, latency_form};
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, user_table, users_blocks};
 pub use overview::{live_figures_json, overview_blocks};
