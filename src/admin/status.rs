@@ -5,6 +5,7 @@ use super::{grid, openapi};
 use crate::billing::format::json_number;
 use crate::state::AppState;
 use crate::telemetry::fleet_metrics::FleetStatus;
+use crate::telemetry::outcome_history::MINUTES;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::provider_state::ProviderState;
 use penstock_core::Dialect;
@@ -108,11 +109,32 @@ pub fn status_json(app: &AppState) -> Value {
         "not_ready_because": why,
         "degraded_because": degraded_reason(app),
         "requests_open": app.in_flight_exchanges(),
+        "streams_open": app.history.open_streams.count(),
+        "recent": recent_json(app),
+        "store": store_state(app.stores.store.health()),
         "fleet": app.fleet_status().map(|fleet| fleet_json(app, &fleet)),
         "ledger": ledger_json(app),
         "backup": backup_json(app),
         "providers": providers_json(app, &live),
     })
+}
+
+/// Returns the numbers of requests and errors of the last minutes.
+fn recent_json(app: &AppState) -> Value {
+    let counts = app.history.outcomes.recent(app.clock.unix_seconds());
+    json!({ "minutes": MINUTES, "requests": counts.requests, "errors": counts.errors, "refused": counts.refused })
+}
+
+/// Returns the name of the state of the store.
+const fn store_state(health: StoreHealth) -> &'static str {
+    match health {
+        StoreHealth::Ready => "good",
+        StoreHealth::Full => "full",
+        StoreHealth::Stuck { .. } => "stuck",
+        StoreHealth::Unreachable { .. } => "unreachable",
+        StoreHealth::Reverted => "reverted",
+        StoreHealth::Failed => "failed",
+    }
 }
 
 /// Returns the state of the fleet as this member sees it.

@@ -2,6 +2,7 @@
 //! client gave its request, nothing in it is text of a client or a provider.
 
 use super::TraceContext;
+use super::outcome_history::OpenStreamGuard;
 use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, WorkDone};
 use penstock_footprint::AnswerFootprint;
@@ -87,6 +88,8 @@ pub struct AccessRecord {
     pub flavor: Option<&'static str>,
     /// True if the request was answered as a stream.
     pub stream: bool,
+    /// Guard that counts the stream as open until the end of the exchange.
+    pub open_stream: Option<OpenStreamGuard>,
     /// HTTP status that was sent.
     pub status: u16,
     /// Stable error code, if the request was refused.
@@ -157,6 +160,7 @@ impl AccessRecord {
             model: None,
             flavor: None,
             stream: false,
+            open_stream: None,
             status: 0,
             error_code: None,
             outcome: ExchangeOutcome::Ok,

@@ -14,6 +14,7 @@ pub mod log;
 pub mod metrics;
 pub mod off_thread;
 pub mod offers;
+pub mod outcome_history;
 pub mod overload;
 pub mod panics;
 mod process;

@@ -2,6 +2,7 @@
 
 use super::AccessRecord;
 use super::first_token_history::FirstTokenHistory;
+use super::outcome_history::{OpenStreams, OutcomeHistory};
 use super::recent_requests::RecentRequests;
 
 /// History of the ended exchanges.
@@ -9,6 +10,10 @@ use super::recent_requests::RecentRequests;
 pub struct RequestHistory {
     /// Times to the first token of the last hour.
     pub first_tokens: FirstTokenHistory,
+    /// Outcomes of the last minutes.
+    pub outcomes: OutcomeHistory,
+    /// Open streams.
+    pub open_streams: OpenStreams,
     /// Routes of the last requests.
     pub requests: RecentRequests,
 }
@@ -17,6 +22,7 @@ impl RequestHistory {
     /// Records an ended exchange.
     pub fn record(&self, record: &AccessRecord, unix_seconds: u64) {
         self.first_tokens.record(record, unix_seconds);
+        self.outcomes.record(record, unix_seconds);
         self.requests.record(record, unix_seconds);
     }
 }

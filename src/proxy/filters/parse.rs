@@ -37,6 +37,8 @@ impl RequestFilter for Parse {
             return Err(ApiError::invalid("stream", "stream: expected false in a line of a batch."));
         }
         request.exchange.record.stream = ask.stream;
+        let open_streams = &request.exchange.app.history.open_streams;
+        request.exchange.record.open_stream = ask.stream.then(|| open_streams.open());
         request.ask = Some(ask);
         Ok(ControlFlow::Continue(()))
     }

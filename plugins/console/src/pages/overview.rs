@@ -39,8 +39,8 @@ pub fn live_figures_json(
     let tiles: Vec<Value> = tiles
         .map(|tile| {
             let exact = tile.value.exact_value();
-            let texts = [&tile.value, &tile.detail].map(|text| text.render(language));
-            json!([texts[0], texts[1], tile.state.class(), exact.render(language)])
+            let value = tile.value.render_wrapping(language);
+            json!([value, tile.detail.render(language), tile.state.class(), exact.render(language)])
         })
         .collect();
     let notices: Vec<String> = notices(status).map(|(_, text)| text.render(language).into_owned()).collect();
@@ -97,7 +97,13 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
             Text::with("version {0}", [text(status, "version").into()]),
             if is_ready { CellState::Good } else { CellState::Bad },
         ),
-        tile("Requests in flight", exact_text(status, "requests_open", ""), Text::default(), CellState::None),
+        tile(
+            "Requests in flight",
+            exact_text(status, "requests_open", ""),
+            Text::with("{0} streams open", [exact_text(status, "streams_open", "")]),
+            CellState::None,
+        ),
+        error_tile(status.get("recent").unwrap_or(&empty)),
         tile(
             "Healthy offers",
             Text::with("{0} of {1}", [healthy.to_string().into(), offers.len().to_string().into()]),
@@ -119,8 +125,30 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
             ),
             if ledger_state == "good" { CellState::Good } else { CellState::Bad },
         ),
+        tile(
+            "Store",
+            word(status, "store"),
+            Text::default(),
+            if text(status, "store") == "good" { CellState::Good } else { CellState::Bad },
+        ),
         backup_tile(status.get("backup").unwrap_or(&empty)),
     ]
+}
+
+/// Errors of the last minutes, beside the number of requests.
+fn error_tile(recent: &Value) -> Tile {
+    let [minutes, requests, refused] =
+        ["minutes", "requests", "refused"].map(|name| exact_text(recent, name, ""));
+    let state = match number(recent, "errors") {
+        Some(errors) if errors > 0.0 => CellState::Bad,
+        _ => CellState::Good,
+    };
+    Tile {
+        label: Text::with("Errors, {0} minutes", [minutes]),
+        value: exact_text(recent, "errors", ""),
+        detail: Text::with("of {0} requests, {1} refused", [requests, refused]),
+        state,
+    }
 }
 
 /// State of the scheduled backups, and the end of the last one.
@@ -234,6 +262,30 @@ fn hour_table(chart: &BarChart) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_present_has_streams_errors_and_the_state_of_the_store() {
+        let status = json!({ "requests_open": 3, "streams_open": 2, "store": "full",
+            "recent": { "minutes": 5, "requests": 40, "errors": 1, "refused": 4 } });
+        let tiles = state_tiles(&status);
+        let shown: Vec<String> = tiles
+            .iter()
+            .map(|tile| {
+                let [label, value, detail] =
+                    [&tile.label, &tile.value, &tile.detail].map(|text| text.render(Language::German));
+                format!("{label}: {value}, {detail} {}", tile.state.class())
+            })
+            .collect();
+        for expected in [
+            "Laufende Anfragen: 3, 2 offene Streams ",
+            "Fehler, 5 Minuten: 1, von 40 Anfragen, 4 abgelehnt bad",
+            "Speicher: voll,  bad",
+        ] {
+            assert!(shown.contains(&expected.to_owned()), "{expected}: {shown:?}");
+        }
+        let calm = json!({ "minutes": 5, "requests": 0, "errors": 0, "refused": 0 });
+        assert_eq!(error_tile(&calm).state, CellState::Good);
+    }
 
     #[test]
     fn the_tile_of_backups_has_their_state_and_the_time_of_the_last_one() {
