@@ -1,7 +1,8 @@
 //! Conversation editor for providers with stricter chat templates.
 //!
 //! - Joins several leading `system` messages; moves later ones into an adjacent
-//!   user message, never between a tool call and its results.
+//!   user message, marked as not from the user, and never between a tool call and
+//!   its results.
 //! - Moves images of a tool result into the user message after the results.
 //! - Drops the reasoning of earlier messages and shortens tool call ids.
 
@@ -95,7 +96,7 @@ impl<'a> ChatConversation<'a> {
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
                 ChatRole::System if at >= leading => {
-                    moving.extend(turn.contents.drain(..).flat_map(instruction_texts))
+                    moving.extend(turn.contents.drain(..).flat_map(instruction_texts).map(mark_as_system))
                 }
                 // There may be 200,000 leading messages, so each of them is read only once.
                 ChatRole::System if leading > 1 => match folded.first_mut() {
@@ -187,6 +188,14 @@ fn instruction_texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8
         .filter_map(|part| json_cursor::member_value(part, "text"))
         .map(Cow::Borrowed);
     whole.into_iter().chain(parts)
+}
+
+/// Marks instructions in a user message as not from the user. An empty text stays empty.
+fn mark_as_system(content: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    match json_cursor::string_body(&content) {
+        Some(text) if !text.is_empty() => Cow::Owned([br#""<system>\n"#, text, br#"\n</system>""#].concat()),
+        _ => content,
+    }
 }
 
 /// Creates a user message that the client did not send.

@@ -5,7 +5,7 @@
 //! - Tool results come first in their turn, each as a `tool` message, without other
 //!   messages between them; images that they cannot hold follow directly.
 //! - A later system text stays at its position if the provider's template accepts
-//!   that; otherwise it joins an adjacent user turn. It never moves to the front:
+//!   that; otherwise it joins an adjacent user turn, marked as not from the user. It never moves to the front:
 //!   that would change the prompt's prefix on every turn.
 //! - Every tool call needs a result in the next user turn, or the request is refused.
 
@@ -336,7 +336,7 @@ impl<'a> ConversationWriter<'a> {
                     if rest.is_empty() {
                         fold_system_texts(&mut turn, systems_first);
                     } else {
-                        turn.parts = systems_first.into_iter().map(ContentPart::Text).chain(rest).collect();
+                        turn.parts = systems_first.into_iter().map(mark_as_system).chain(rest).collect();
                     }
                 }
                 serialize::write_user(turn, self.target.capabilities, out);
@@ -379,5 +379,10 @@ fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<EscapedBytes<'a>
         Some(result) if turn.parts.is_empty() => &mut result.parts,
         _ => &mut turn.parts,
     };
-    home.extend(texts.into_iter().map(ContentPart::Text));
+    home.extend(texts.into_iter().map(mark_as_system));
+}
+
+/// Returns a system text as a part of a user turn, marked as not from the user.
+fn mark_as_system(text: EscapedBytes<'_>) -> ContentPart<'_> {
+    ContentPart::Text(Cow::Owned([br"<system>\n", &*text, br"\n</system>"].concat()))
 }
