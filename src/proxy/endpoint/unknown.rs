@@ -1,6 +1,7 @@
 //! Errors of unknown paths: the message names the path that the client probably meant, or states that the feature is
 //! not offered. Messages contain only text from the tables below, never the client's input.
 
+use super::url_decoding::decode_segment;
 use super::{ENDPOINTS, Endpoint};
 use crate::http::route_table;
 use penstock_core::{ApiError, ErrorCode};
@@ -17,6 +18,14 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("completion", "/v1/completions", ""),
     ("chat", "/v1/chat/completions", ""),
     ("generate", "/v1/chat/completions", ""),
+    ("generate_stream", "/v1/chat/completions", ""),
+    ("generatecontent", "/v1/chat/completions", ""),
+    ("streamgeneratecontent", "/v1/chat/completions", ""),
+    ("converse", "/v1/chat/completions", ""),
+    ("converse-stream", "/v1/chat/completions", ""),
+    ("counttokens", "/v1/messages/count_tokens", ""),
+    ("embedcontent", "/v1/embeddings", ""),
+    ("batchembedcontents", "/v1/embeddings", ""),
     ("complete", "/v1/messages", ""),
     ("message", "/v1/messages", ""),
     ("messages/batches", "/v1/batches", "There its endpoint is \"/v1/messages\"."),
@@ -24,6 +33,7 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("batch", "/v1/batches", ""),
     ("embed", "/v1/embeddings", ""),
     ("embedding", "/v1/embeddings", ""),
+    ("ranking", "/v1/rerank", ""),
     ("reranking", "/v1/rerank", ""),
     ("reranker", "/v1/rerank", ""),
     ("score", "/v1/rerank", ""),
@@ -91,6 +101,9 @@ pub(super) fn unknown_action(path: &str) -> Option<ApiError> {
 
 /// Returns the 404 of an unknown path.
 pub(super) fn not_found(path: &str) -> ApiError {
+    let decoded = decode_segment(path);
+    let is_encoded = *decoded != *path;
+    let path = &*decoded;
     let segments = significant_segments(path);
     if let Some(sentence) = not_offered(&segments) {
         return ApiError::with_message(ErrorCode::NotFound, sentence);
@@ -100,6 +113,8 @@ pub(super) fn not_found(path: &str) -> ApiError {
         " The base address of this client must not end with a slash."
     } else if lacks_version_prefix(path) && right.starts_with("/v1/") {
         " The base address of this client needs /v1 at its end."
+    } else if is_encoded {
+        " The path of this client must not be percent-encoded."
     } else {
         ""
     };
@@ -111,10 +126,17 @@ pub(super) fn not_found(path: &str) -> ApiError {
 
 /// Returns the path that a client probably meant by an unknown path.
 pub(super) fn suggested_path(path: &str) -> Option<&'static str> {
-    suggest(&significant_segments(path)).map(|(right, _)| right)
+    suggest(&significant_segments(&decode_segment(path))).map(|(right, _)| right)
 }
 
 fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
+    // A method of Google's API, as in `models/m:generateContent`, is a name of its own.
+    let method = segments.last().and_then(|last| last.rsplit_once(':')).map(|(_, method)| method);
+    let method =
+        ALIASES.iter().find(|(name, ..)| method.is_some_and(|method| name.eq_ignore_ascii_case(method)));
+    if let Some((_, right, more)) = method {
+        return Some((right, more));
+    }
     // Tries all segments first, then fewer and fewer of them down to the last: the first segments may be a repeated
     // base path.
     for from in 0..segments.len() {
@@ -145,8 +167,10 @@ fn misspelling_distance(path: &str, segments: &[&str]) -> Option<usize> {
         return None;
     }
     let mut sum = 0;
+    // The other segments of a longer path make a short one certain.
+    let least = usize::from(segments.len() > 1);
     for (part, segment) in pattern.split('/').zip(segments) {
-        let most = part.len() / LETTERS_PER_EDIT;
+        let most = (part.len() / LETTERS_PER_EDIT).max(least);
         if part.len().abs_diff(segment.len()) > most {
             return None;
         }
@@ -197,7 +221,10 @@ fn not_offered(segments: &[&str]) -> Option<&'static str> {
 /// Last segments of a path, without leading version or service names.
 fn significant_segments(path: &str) -> Vec<&str> {
     let mut segments: Vec<&str> =
-        path.rsplit('/').filter(|segment| !segment.is_empty()).take(MAX_SEGMENTS).collect();
+        path.rsplit('/').map(str::trim).filter(|segment| !segment.is_empty()).take(MAX_SEGMENTS).collect();
+    if let Some(last) = segments.first_mut() {
+        *last = last.strip_suffix(".json").unwrap_or(last);
+    }
     segments.reverse();
     let start = segments.iter().position(|segment| !is_prefix(segment)).unwrap_or(segments.len());
     segments.split_off(start)
@@ -291,6 +318,16 @@ mod tests {
             ("/v1/speech", "/v1/audio/speech"),
             ("/v1/moderation", "/v1/moderations"),
             ("/v1/embedings", "/v1/embeddings"),
+            ("/v1/chats/completions", "/v1/chat/completions"),
+            ("/v1/ranking", "/v1/rerank"),
+            ("/generate_stream", "/v1/chat/completions"),
+            ("/v1/chat/completions.json", "/v1/chat/completions"),
+            ("/v1/chat/completions%20", "/v1/chat/completions"),
+            ("/%76%31/chat/completions", "/v1/chat/completions"),
+            ("/v1beta/models/m:generateContent", "/v1/chat/completions"),
+            ("/v1beta/models/m:streamGenerateContent", "/v1/chat/completions"),
+            ("/v1beta/models/m:embedContent", "/v1/embeddings"),
+            ("/v1beta/models/m", "/v1/models/{id}"),
         ] {
             let (named, message) = suggestion(path);
             assert_eq!(named.as_deref(), Some(right), "{path}: {message}");
@@ -336,6 +373,8 @@ mod tests {
         assert!(suggestion("/models").1.contains("needs /v1 at its end"));
         assert!(suggestion("//v1/models").1.contains("must not end with a slash"));
         assert!(!suggestion("/v1/reranking").1.contains("base address"));
+        let (_, encoded) = suggestion("/%76%31/chat/completions");
+        assert!(encoded.contains("percent-encoded") && !encoded.contains("needs /v1"), "{encoded}");
     }
 
     #[test]
