@@ -2,6 +2,7 @@
 
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
+use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS};
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::SPEECH_PARAMETERS;
 use penstock_request_validation::members::{
@@ -87,6 +88,11 @@ const FOREIGN_TEXT: &str = "Refused at the endpoints of chat, messages and respo
 lists them. Ids for the traces of a client (`session_id`, `conversation_id`, `thread_id`, `chat_id`) are dropped: they stand \
 beside the whole history, and change nothing.";
 
+const TASK_PARAMETERS_TEXT: &str = "\n## Parameters of embeddings and rerank\n\nThese change the result: they are sent to an \
+offer that lists them in `supported_parameters`, else the request is refused. On rerank `top_k` and `limit` are read as \
+`top_n`, and `return_text` as `return_documents`. Transcriptions refuse `task` other than `transcribe`, `translate`, \
+`to_language`, `target_language` and switches for speakers.\n";
+
 const PAGE: &str = "# Parameters\n\n\
 What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \
 `plugins/request-validation/src/members.rs` and `plugins/dialect/src/parameters.rs`; do not edit it. The test \
@@ -107,12 +113,41 @@ fn refused_values(values: RefusedValues) -> &'static str {
         RefusedValues::GuidedMembers => "refused if it constrains the answer",
         RefusedValues::FormatNotText => "refused unless its `type` is `text`",
         RefusedValues::NestedFormat => "refused with a `format` other than text",
+        RefusedValues::NotFloat => "refused unless it is `float`",
+        RefusedValues::NotTrue => "refused unless it is `true`",
         RefusedValues::SpokenModalities => "refused with a modality other than `text`",
         RefusedValues::RunnerOptions => "refused with `num_predict`, `stop` or `format`",
         RefusedValues::Prewarm => "refused with `prewarm`",
         RefusedValues::BackgroundWindow => "refused unless `completion_window` is `soonest`",
         RefusedValues::Present | RefusedValues::NonEmpty => "refused",
     }
+}
+
+/// Appends the table of engine parameters.
+fn write_engine_parameters(page: &mut String) {
+    page.push_str("\n## Parameters of engines\n");
+    for (effect, text) in [
+        (
+            ParameterEffect::Constraint,
+            "Constrain the answer: sent to an offer that lists them in `supported_parameters`, else refused",
+        ),
+        (ParameterEffect::Tuning, "Tune the answer: sent to an offer that lists them, else dropped"),
+        (ParameterEffect::Private, "Private to a caller or an engine: dropped"),
+    ] {
+        let names =
+            ENGINE_PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
+        write!(page, "\n{text}:\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
+    }
+    page.push_str(
+        "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
+         offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
+         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking`, \
+         `think`, `reasoning` and `disable_reasoning` are read as `reasoning_effort` is, on messages behind the members of \
+         the dialect, and so is a value of 0 of `thinking_budget`, `thinking_token_budget`, `reasoning_budget` or \
+         `max_thinking_tokens`. An effort switches thinking on at an offer that has a switch and takes no effort. \
+         `include_reasoning: false`, `reasoning.exclude: true` and `reasoning_format: \"hidden\"` leave the reasoning out of \
+         the answers of chat.\n",
+    );
 }
 
 /// Returns the page with the contents of the tables.
@@ -159,29 +194,12 @@ fn page() -> String {
     let names: Vec<String> = SPEECH_PARAMETERS.iter().map(|name| format!("`{name}`")).collect();
     page.push_str("\n## Parameters of speech\n\nSent to an offer that lists them in `supported_parameters`, else refused:\n");
     writeln!(page, "{}.", names.join(", ")).unwrap();
-    page.push_str("\n## Parameters of engines\n");
-    for (effect, text) in [
-        (
-            ParameterEffect::Constraint,
-            "Constrain the answer: sent to an offer that lists them in `supported_parameters`, else refused",
-        ),
-        (ParameterEffect::Tuning, "Tune the answer: sent to an offer that lists them, else dropped"),
-        (ParameterEffect::Private, "Private to a caller or an engine: dropped"),
-    ] {
-        let names =
-            ENGINE_PARAMETERS.iter().filter(|row| row.effect == effect).map(|row| format!("`{}`", row.name));
-        write!(page, "\n{text}:\n{}.\n", names.collect::<Vec<_>>().join(", ")).unwrap();
+    page.push_str(TASK_PARAMETERS_TEXT);
+    for (names, title) in [(EMBEDDING_PARAMETERS, "Embeddings"), (RERANK_PARAMETERS, "Rerank")] {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        write!(page, "\n{title}: {}.\n", names.join(", ")).unwrap();
     }
-    page.push_str(
-        "\n`guided_json`, `structured_outputs` with `json`, and `response_format` of type `json_schema` are one ability: an \
-         offer that lists one of the words is sent that one. So are `guided_regex`, `guided_choice`, `guided_grammar` and \
-         the members of `structured_outputs`. `chat_template_kwargs.enable_thinking`, `enable_thinking`, `thinking`, \
-         `think`, `reasoning` and `disable_reasoning` are read as `reasoning_effort` is, on messages behind the members of \
-         the dialect, and so is a value of 0 of `thinking_budget`, `thinking_token_budget`, `reasoning_budget` or \
-         `max_thinking_tokens`. An effort switches thinking on at an offer that has a switch and takes no effort. \
-         `include_reasoning: false`, `reasoning.exclude: true` and `reasoning_format: \"hidden\"` leave the reasoning out of \
-         the answers of chat.\n",
-    );
+    write_engine_parameters(&mut page);
     page
 }
 

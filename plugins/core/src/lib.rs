@@ -22,6 +22,7 @@ mod request_adjustment;
 mod responses_details;
 mod sealed_reasoning;
 mod stream_progress;
+pub mod task_parameters;
 mod traits;
 mod unary_adapter;
 mod upstream_error;

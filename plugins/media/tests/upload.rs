@@ -196,3 +196,25 @@ fn a_non_form_body_is_reported() {
     let refusal = TranscriptionUpload::new("multipart/form-data").unwrap_err();
     assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, Some("content-type")));
 }
+
+#[test]
+fn fields_that_change_the_transcript_are_refused_by_name() {
+    let wav = sounds::wav(500);
+    let (model, file): (FormPart<'_>, FormPart<'_>) = (("model", None, b"w"), ("file", Some("a.wav"), &wav));
+    for (name, value) in [
+        ("task", "translate"),
+        ("translate", "true"),
+        ("to_language", "en"),
+        ("target_language", "en"),
+        ("diarize", "true"),
+        ("diarization", "1"),
+    ] {
+        let (param, message) = refused(&[model, file, (name, None, value.as_bytes())]);
+        assert_eq!(param.as_deref(), Some(name), "{message}");
+    }
+    for (name, value) in
+        [("task", "transcribe"), ("translate", "false"), ("diarize", "False"), ("to_language", "")]
+    {
+        assert!(read(&[&form(&[model, file, (name, None, value.as_bytes())])]).is_ok(), "{name}");
+    }
+}

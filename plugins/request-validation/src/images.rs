@@ -4,7 +4,7 @@ use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
-use crate::{read, scalars};
+use crate::{members, read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask, ModelKind};
 use penstock_json_scan::tape::JsonTape;
@@ -41,7 +41,7 @@ pub fn validate_images_with_default(
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model_or(&top, default)?;
     let filters = read_filters(&top, ModelKind::Image)?;
-    crate::members::refuse_for_image(&top)?;
+    members::refuse_listed(&top, members::REFUSED_IMAGE_MEMBERS)?;
     // Providers return PNG.
     scalars::keyword(&top, "output_format", &["png"])?;
     scalars::keyword(&top, "background", &["auto", "opaque"])?;

@@ -9,11 +9,10 @@ mod foreign;
 mod other_kinds;
 mod refusal;
 
-pub use foreign::{CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS};
-pub(crate) use other_kinds::refuse_listed;
-pub use other_kinds::{
-    REFUSED_EMBEDDING_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS, REFUSED_SPEECH_MEMBERS,
+pub use foreign::{
+    CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
+pub use other_kinds::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
 
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
@@ -63,6 +62,10 @@ pub enum RefusedValues {
     NestedFormat,
     /// List with another modality than `text`.
     SpokenModalities,
+    /// Number format of vectors other than `float`.
+    NotFloat,
+    /// Any value but `null` and `true`.
+    NotTrue,
     /// Options of a model runner with a cap or stop sequences.
     RunnerOptions,
 }
@@ -357,6 +360,7 @@ pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError
 /// Members that change an image, and that no provider's request format has.
 pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("aspect_ratio", NonEmpty, "send `size`, or `width` and `height`"),
+    ("batch_size", SeveralChoices, "send `n`"),
     ("cfg_scale", Present, "the guidance of an image cannot be set"),
     ("guidance", Present, "the guidance of an image cannot be set"),
     ("guidance_scale", Present, "the guidance of an image cannot be set"),
@@ -371,21 +375,26 @@ pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("mask", Present, "images are generated from a text alone"),
     ("negative_prompt", NonEmpty, "an image has one prompt; say there what it must not show"),
     ("num_images", SeveralChoices, "send `n`"),
+    ("num_images_per_prompt", SeveralChoices, "send `n`"),
+    ("num_outputs", SeveralChoices, "send `n`"),
     ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("quantity", SeveralChoices, "send `n`"),
     ("reference_images", NonEmpty, "images are generated from a text alone"),
     ("resolution", NonEmpty, "send `size`, or `width` and `height`"),
     ("sampler", NonEmpty, "the sampler of an image cannot be set"),
     ("scheduler", NonEmpty, "the scheduler of an image cannot be set"),
     ("seed", Present, "the seed of an image cannot be set"),
     ("strength", Present, "images are generated from a text alone"),
+    ("style_preset", NonEmpty, "say in the prompt what the image is to look like"),
+    ("true_cfg_scale", Present, "the guidance of an image cannot be set"),
 ];
 
-/// Refuses members of an image request that would change the image if they were dropped.
+/// Refuses members that would change the result of a request if they were dropped.
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name.
-pub(crate) fn refuse_for_image(top: &RootObject<'_>) -> Result<(), ApiError> {
-    refuse_members(top, |name| find_refused(REFUSED_IMAGE_MEMBERS, name))
+pub(crate) fn refuse_listed(top: &RootObject<'_>, rows: &[RefusedMember]) -> Result<(), ApiError> {
+    refuse_members(top, |name| find_refused(rows, name))
 }
 
 fn find_refused(rows: &[RefusedMember], name: &str) -> Option<(RefusedValues, &'static str)> {

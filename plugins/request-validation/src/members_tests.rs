@@ -2,7 +2,7 @@
 //! answer are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::RefusedValues::{RunnerOptions, SpokenModalities};
+use super::RefusedValues::{NotFloat, NotTrue, RunnerOptions, SpokenModalities};
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
@@ -89,6 +89,8 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
         RunnerOptions => r#"{"num_ctx":8,"num_predict":3}"#,
         Prewarm => r#"{"prewarm":true}"#,
         BackgroundWindow => r#"{"completion_window":"24h"}"#,
+        NotFloat => r#"["float","int8"]"#,
+        NotTrue => "false",
         Present | NonEmpty | OutsideEu | SeveralChoices => r#"{"a":1}"#,
     }
 }

@@ -166,3 +166,38 @@ proptest! {
         let _ = validate_rerank(Bytes::from(body), &RequestLimits::default());
     }
 }
+
+#[test]
+fn members_that_change_the_result_are_refused_or_kept_for_the_offer() {
+    let embedding = |members: &str| embed(&format!(r#"{{"model":"e","input":"x",{members}}}"#));
+    let rerank = |members: &str| {
+        let body = format!(r#"{{"model":"r","query":"q","documents":["a","b"],{members}}}"#);
+        rank(&serde_json::from_str(&body).unwrap())
+    };
+    for (members, param) in [
+        (r#""normalize":false"#, "normalize"),
+        (r#""embedding_types":["int8"]"#, "embedding_types"),
+        (r#""output_dtype":"binary""#, "output_dtype"),
+        (r#""output_dimension":8"#, "output_dimension"),
+        (r#""late_chunking":true"#, "late_chunking"),
+    ] {
+        let refusal = embedding(members).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(param)));
+    }
+    for (members, param) in
+        [(r#""raw_scores":true"#, "raw_scores"), (r#""score_threshold":0.5"#, "score_threshold")]
+    {
+        let refusal = rerank(members).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(param)));
+    }
+    let idle = r#""normalize":true,"embedding_types":["float"],"output_dtype":"float","late_chunking":false"#;
+    assert_eq!(embedding(idle).unwrap().0.task_parameters().count(), 0);
+    let (ask, _) = embedding(r#""input_type":"query","truncate":false,"prompt_name":"""#).unwrap();
+    assert_eq!(ask.task_parameters().collect::<Vec<_>>(), [("input_type", &br#""query""#[..])]);
+    assert_eq!(ask.unlisted_task_parameter(|name| name == "input_type"), None);
+    assert_eq!(ask.unlisted_task_parameter(|_| false), Some("input_type"));
+    let (ask, task) = rerank(r#""instruction":"x","limit":1,"return_text":true"#).unwrap();
+    assert_eq!(ask.unlisted_task_parameter(|_| false), Some("instruction"));
+    assert_eq!((task.top_n, task.return_documents), (Some(1), true));
+    assert_eq!(rerank(r#""top_n":2,"limit":1"#).unwrap().1.top_n, Some(2));
+}

@@ -5,6 +5,7 @@ use super::super::raw;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
+use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS};
 use penstock_core::{MODEL_KINDS, ModelKind};
 use penstock_dialect::parameters::{ParameterEffect, find_parameter};
 use penstock_media::speech::SPEECH_PARAMETERS;
@@ -82,7 +83,7 @@ pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> 
 }
 
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, &["language"]];
+    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, EMBEDDING_PARAMETERS, RERANK_PARAMETERS, &["language"]];
     MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(lists.into_iter().flatten()).copied()
 }
 

@@ -18,6 +18,11 @@ impl OfferState {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
                 Some(ApiError::unsupported("dimensions", sentence))
             }
+            InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
+                let name =
+                    ask.unlisted_task_parameter(|name| self.offer.capabilities.accepts_parameter(name))?;
+                Some(ApiError::unsupported(name, format!("This model does not support `{name}`.")))
+            }
             InferenceTask::GenerateImages(draw) => {
                 unsupported_size(&self.offer.model.image_sizes, draw).or_else(|| self.unsupported_steps(ask))
             }

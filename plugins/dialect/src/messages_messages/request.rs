@@ -76,11 +76,7 @@ pub(super) fn build_request(
             _ => out.push_source(value),
         }
     }
-    // Spellings of other vendors for no thinking.
-    let is_off = || reasoning_effort::is_reasoning_off(ask) && target.allows_extra(ExtraMember::Thinking);
-    if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
-        out.push_str(r#","thinking":{"type":"disabled"}"#);
-    }
+    write_thinking_switch(ask, target, &mut out);
     for (name, value) in engine {
         out.push_byte(b',');
         out.push_json_string(name);
@@ -97,6 +93,14 @@ pub(super) fn build_request(
     }
     out.push_byte(b'}');
     Ok(out.finish())
+}
+
+/// Writes the switch for no thinking if the client requests it in the spelling of another vendor.
+fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
+    let is_off = || reasoning_effort::is_reasoning_off(ask) && target.allows_extra(ExtraMember::Thinking);
+    if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
+        out.push_str(r#","thinking":{"type":"disabled"}"#);
+    }
 }
 
 /// Returns true if this member of the request is forwarded to the provider.

@@ -123,10 +123,8 @@ const CHUNK_END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
 impl super::DialectWriter for ChatStreamWriter {
     fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>) {
-        if self.hides_reasoning && matches!(event, AnswerEvent::Reasoning { .. }) {
-            return;
-        }
-        if event.is_content() {
+        let is_hidden = self.hides_reasoning && matches!(event, AnswerEvent::Reasoning { .. });
+        if event.is_content() && !is_hidden {
             self.write_roles(out);
         }
         match event {
@@ -139,7 +137,7 @@ impl super::DialectWriter for ChatStreamWriter {
             AnswerEvent::Text { choice, text, logprobs } => {
                 self.write_text(*choice, b"\"content\":\"", text, logprobs.as_deref(), out);
             }
-            AnswerEvent::Reasoning { choice, text, .. } if !text.is_empty() => {
+            AnswerEvent::Reasoning { choice, text, .. } if !is_hidden && !text.is_empty() => {
                 self.write_text(*choice, b"\"reasoning_content\":\"", text, None, out);
             }
             AnswerEvent::Refusal { choice, text } => {

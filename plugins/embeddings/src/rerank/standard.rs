@@ -59,6 +59,7 @@ impl ProviderAdapter for StandardRerank {
             write_json_array(documents, &mut body);
             let extra = if target.allows_extra(ExtraMember::ReturnDocuments) { self.extra } else { "" };
             body.push(Bytes::from_static(extra.as_bytes()));
+            ask.write_task_parameters(target, &mut body);
             body.push(Bytes::from_static(b"}"));
             UpstreamRequest::json(body)
         };

@@ -290,3 +290,27 @@ fn members_of_a_moderation_have_their_types() {
         assert_eq!(kind, if is_valid { Ok(()) } else { Err(UpstreamErrorKind::Malformed) }, "{result}");
     }
 }
+
+#[test]
+fn parameters_that_change_the_result_are_sent_to_an_offer_that_lists_them() {
+    let members = r#""input_type":"query","instruction":"x","truncate":false"#;
+    let embedding = format!(r#"{{"model":"m","input":["a"],{members}}}"#);
+    let rerank = format!(r#"{{"model":"m","query":"q","documents":["a"],{members}}}"#);
+    for (kind, name, body, sent) in [
+        (ModelKind::Embedding, "openai", &embedding, &["input_type", "instruction"][..]),
+        (ModelKind::Embedding, "tei", &embedding, &["input_type", "instruction"]),
+        (ModelKind::Rerank, "vllm", &rerank, &["instruction"]),
+        (ModelKind::Rerank, "tei", &rerank, &["instruction"]),
+    ] {
+        let ask = ask(kind, body);
+        for listed in [&[][..], &["input_type", "instruction"]] {
+            let abilities = abilities(&json!({"supported_parameters": listed}));
+            let requests = shape(kind, name).build_requests(&ask, &target(&abilities)).unwrap();
+            let body: Value = serde_json::from_slice(&requests[0].body.concat()).unwrap();
+            for parameter in ["input_type", "instruction", "truncate"] {
+                let is_sent = listed.contains(&parameter) && sent.contains(&parameter);
+                assert_eq!(body.get(parameter).is_some(), is_sent, "{name} {parameter}: {body}");
+            }
+        }
+    }
+}

@@ -70,6 +70,20 @@ impl TranscriptionFields {
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }
+            "task" if text != "transcribe" => {
+                return Err(unsupported_field(name, "audio is transcribed, not translated"));
+            }
+            "translate" | "diarize" | "diarization" | "enable_diarization" if !is_off(text) => {
+                let sentence = if name == "translate" {
+                    "audio is transcribed, not translated"
+                } else {
+                    "speakers are not distinguished"
+                };
+                return Err(unsupported_field(name, sentence));
+            }
+            "to_language" | "target_language" => {
+                return Err(unsupported_field(name, "audio is transcribed, not translated"));
+            }
             // Fields of other services that do not change the result are ignored.
             _ => {}
         }
@@ -144,6 +158,11 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
         "true" | "1" => Err(unsupported_field(name, "transcripts are not streamed")),
         _ => Err(part_error(name, "expected true or false")),
     }
+}
+
+/// Returns true for a switch that is off.
+fn is_off(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
 }
 
 /// Returns the error for an unsupported field.

@@ -2,8 +2,8 @@
 
 use super::RefusedMember;
 use super::RefusedValues::{
-    FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, Present, RunnerOptions, SeveralChoices,
-    SpokenModalities,
+    FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NotFloat, NotTrue, Present,
+    ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
 };
 
 const FORMAT: &str = "the format of the answer is `response_format` on chat, `output_config.format` on messages and `text.format` on responses";
@@ -65,4 +65,27 @@ pub const CHAT_MEMBERS_OF_MESSAGES: &[RefusedMember] = &[
     ("n", SeveralChoices, "a message has one answer"),
     ("text", NestedFormat, FORMAT),
     ("top_logprobs", NonEmpty, "this endpoint has no log probabilities; use /v1/chat/completions"),
+];
+
+/// Members that change vectors, and that no answer of `/v1/embeddings` can follow; sorted by name.
+#[rustfmt::skip]
+pub const REFUSED_EMBEDDING_MEMBERS: &[RefusedMember] = &[
+    ("embedding_type", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
+    ("embedding_types", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
+    ("late_chunking", NonEmpty, "inputs are embedded one by one"),
+    ("messages", NonEmpty, "this endpoint reads `input`"),
+    ("normalize", NotTrue, "the length of vectors cannot be set"),
+    ("output_dimension", NonEmpty, "send `dimensions`"),
+    ("output_dtype", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
+    ("prompt", NonEmpty, "this endpoint reads `input`"),
+    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("texts", NonEmpty, "this endpoint reads `input`"),
+];
+
+/// Members that change a ranking, and that no answer of `/v1/rerank` can follow; sorted by name.
+pub const REFUSED_RERANK_MEMBERS: &[RefusedMember] = &[
+    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
+    ("raw_scores", NonEmpty, "scores have one scale"),
+    ("score_threshold", NonEmpty, "every document has a score; filter the results by `relevance_score`"),
+    ("texts", NonEmpty, "this endpoint reads `documents`"),
 ];

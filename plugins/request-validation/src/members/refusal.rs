@@ -2,8 +2,8 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
-    OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
+    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NotFloat,
+    NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
     ThirdPartyPayment,
 };
 use crate::field_path::FieldPath;
@@ -39,6 +39,8 @@ impl RefusedValues {
             }
             BackgroundWindow if !value.is_object() => is_non_empty(value),
             BackgroundWindow => return first_member(value, path, about, is_other_window),
+            NotFloat => is_non_empty(value) && !is_float(value),
+            NotTrue => !matches!(value.kind(), ValueKind::True | ValueKind::Null),
             FormatNotText => is_format(value),
             NestedFormat => {
                 return first_member(value, path, about, |name, value| name == "format" && is_format(value));
@@ -148,4 +150,9 @@ fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
         "stop" | "format" => is_non_empty(value),
         _ => false,
     }
+}
+
+/// True for `float`, alone or as the only element of a list.
+fn is_float(value: JsonValue<'_>) -> bool {
+    value.equals_text("float") || (value.is_array() && value.items().all(|kind| kind.equals_text("float")))
 }

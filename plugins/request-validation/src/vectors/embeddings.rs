@@ -5,7 +5,7 @@ use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
-use crate::{read, scalars};
+use crate::{members, read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, ModelKind};
 use penstock_json_scan::tape::{JsonTape, JsonValue, ValueKind as Type};
@@ -43,7 +43,7 @@ pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
     let filters = read_filters(&top, ModelKind::Embedding)?;
-    crate::members::refuse_listed(&top, crate::members::REFUSED_EMBEDDING_MEMBERS)?;
+    members::refuse_listed(&top, members::REFUSED_EMBEDDING_MEMBERS)?;
     let path = top.path("input");
     let input = read::required(top.get("input"), &path, EXPECTED)?;
     let found = read_inputs(input, &path, limits)?;

@@ -5,7 +5,7 @@ use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
-use crate::{read, scalars};
+use crate::{members, read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, RerankTask};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
@@ -21,7 +21,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
     let filters = read_filters(&top, ModelKind::Rerank)?;
-    crate::members::refuse_listed(&top, crate::members::REFUSED_RERANK_MEMBERS)?;
+    members::refuse_listed(&top, members::REFUSED_RERANK_MEMBERS)?;
     let path = top.path("query");
     let query = text_range(read::required(top.get("query"), &path, "a string")?, &path)?;
     let path = top.path("documents");
@@ -33,10 +33,12 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let documents =
         document_texts(bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
     let top_n = read_result_limit(&top, "top_n")?;
-    // Older name of `top_n`.
+    // Names of `top_n` and `return_documents` in other APIs.
     let top_k = read_result_limit(&top, "top_k")?;
+    let limit = read_result_limit(&top, "limit")?;
     check_rank_fields(&top)?;
-    let return_documents = scalars::bool_or_false(&top, "return_documents")?;
+    let return_text = scalars::bool_or_false(&top, "return_text")?;
+    let return_documents = scalars::bool_or_false(&top, "return_documents")? || return_text;
     let fields = top.to_body_members();
     // A cross-encoder reads the query again with each document.
     let again = query.len().saturating_mul(documents.len());
@@ -44,7 +46,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let task = InferenceTask::Rerank(RerankTask {
         query: body.slice(query),
         documents: documents.into_iter().map(|range| body.slice(range)).collect(),
-        top_n: top_n.or(top_k),
+        top_n: top_n.or(top_k).or(limit),
         return_documents,
     });
     Ok(InferenceRequest {

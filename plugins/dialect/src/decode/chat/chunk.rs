@@ -13,8 +13,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
 use choice_content::{ChoiceContent, EmittedChannels};
-use error_members::ErrorMembers;
-use members::{ChoiceMembers, MessageMembers};
+use members::{ChoiceMembers, ChunkMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
@@ -75,43 +74,9 @@ impl ChunkReader {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<Option<TextSpan>, UpstreamError> {
         std::str::from_utf8(chunk).map_err(|_| malformed_error())?;
-        let mut choices = Vec::with_capacity(1);
-        let (mut usage, mut measured, mut failed) = (None, None, false);
-        let mut error_members = ErrorMembers::default();
         let mut cursor = JsonCursor::new(chunk);
-        let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
-            match key {
-                "choices" if finish_reason::replaces_empty_list(value) => choices.clear(),
-                "choices" => {
-                    choices.clear();
-                    return value.visit_elements(|_, choice| {
-                        // Some engines write null as the choice in a chunk that contains only the usage.
-                        if choice.peek_byte() == Some(b'n')
-                            && json_cursor::is_null(choice.clone().take_value())
-                        {
-                            choice.take_value();
-                        } else {
-                            choices.push(ChoiceMembers::parse(choice));
-                        }
-                        Ok(())
-                    });
-                }
-                "error" => failed |= value.take_value() != b"null",
-                "object" => failed |= json::is_string_equal(value.take_value(), "error"),
-                "base_resp" => failed |= error_members::is_failed_response(value.take_value()),
-                "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
-                "x_groq" => {
-                    let value = value.take_value();
-                    failed |= json_cursor::member_value(value, "error").is_some_and(error_members::is_filled);
-                    usage = usage.or_else(|| finish_reason::parse_groq_usage(value));
-                }
-                "energy" => measured = usage::parse_energy(value.take_value()).or(measured),
-                "impact" => measured = usage::parse_impact(value.take_value()).or(measured),
-                _ => error_members.record(key, value.take_value()),
-            }
-            Ok(())
-        });
-        if failed || (choices.is_empty() && error_members.is_error()) {
+        let ChunkMembers { choices, mut usage, measured, is_failed } = ChunkMembers::parse(&mut cursor);
+        if is_failed {
             return Err(classify::classify_in_band(chunk));
         }
         if !cursor.is_complete() {
@@ -245,7 +210,7 @@ impl ChoiceDecoder {
         parts: &ChoiceMembers<'a>,
     ) -> (MessageMembers<'a>, bool) {
         let whole = parts.whole_message.filter(|_| parts.finish_reason.is_some()).unwrap_or_default();
-        let mut members = MessageMembers {
+        let mut merged = MessageMembers {
             content: delta.content.or(whole.content.filter(|_| !self.emitted.text)),
             reasoning: delta.reasoning.or(whole.reasoning.filter(|_| !self.emitted.reasoning)),
             refusal: delta.refusal.or(whole.refusal.filter(|_| !self.emitted.refusal)),
@@ -254,14 +219,14 @@ impl ChoiceDecoder {
         let has_calls = |members: &MessageMembers<'_>| members.tool_calls.or(members.function_call).is_some();
         let has_whole_calls = self.tool_calls.is_empty() && !has_calls(&delta) && has_calls(&whole);
         if has_whole_calls {
-            (members.tool_calls, members.function_call) = (whole.tool_calls, whole.function_call);
+            (merged.tool_calls, merged.function_call) = (whole.tool_calls, whole.function_call);
         }
-        if members.reasoning.is_none() && !self.has_named_reasoning {
+        if merged.reasoning.is_none() && !self.has_named_reasoning {
             let whole = whole.reasoning_details.filter(|_| !self.emitted.reasoning);
-            members.reasoning =
+            merged.reasoning =
                 delta.reasoning_details.or(whole).filter(|details| json_cursor::is_array(details));
         }
-        (members, has_whole_calls)
+        (merged, has_whole_calls)
     }
 
     /// Emits the reasoning, the content and the refusal. Returns the content of the parts.

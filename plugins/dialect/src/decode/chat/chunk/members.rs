@@ -1,9 +1,63 @@
 //! Members of the choices of a chunk and of their messages, with raw values.
 
-use super::error_members::is_filled;
+use super::super::finish_reason;
+use super::error_members::{self, ErrorMembers, is_filled};
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::ReasoningName;
+use penstock_core::{MeasuredEnergy, ReasoningName, ReportedUsage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 use std::convert::Infallible;
+
+/// Members of a chunk. Choices that are no objects are `None`.
+pub(super) struct ChunkMembers<'a> {
+    pub(super) choices: Vec<Option<ChoiceMembers<'a>>>,
+    pub(super) usage: Option<ReportedUsage>,
+    pub(super) measured: Option<MeasuredEnergy>,
+    /// True if the chunk is an error.
+    pub(super) is_failed: bool,
+}
+
+impl<'a> ChunkMembers<'a> {
+    pub(super) fn parse(cursor: &mut JsonCursor<'a>) -> Self {
+        let mut choices = Vec::with_capacity(1);
+        let (mut usage, mut measured, mut failed) = (None, None, false);
+        let mut error_members = ErrorMembers::default();
+        let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
+            match key {
+                "choices" if finish_reason::replaces_empty_list(value) => choices.clear(),
+                "choices" => {
+                    choices.clear();
+                    return value.visit_elements(|_, choice| {
+                        // Some engines write null as the choice in a chunk that contains only the usage.
+                        if choice.peek_byte() == Some(b'n')
+                            && json_cursor::is_null(choice.clone().take_value())
+                        {
+                            choice.take_value();
+                        } else {
+                            choices.push(ChoiceMembers::parse(choice));
+                        }
+                        Ok(())
+                    });
+                }
+                "error" => failed |= value.take_value() != b"null",
+                "object" => failed |= json::is_string_equal(value.take_value(), "error"),
+                "base_resp" => failed |= error_members::is_failed_response(value.take_value()),
+                "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
+                "x_groq" => {
+                    let value = value.take_value();
+                    failed |= json_cursor::member_value(value, "error").is_some_and(error_members::is_filled);
+                    usage = usage.or_else(|| finish_reason::parse_groq_usage(value));
+                }
+                "energy" => measured = usage::parse_energy(value.take_value()).or(measured),
+                "impact" => measured = usage::parse_impact(value.take_value()).or(measured),
+                _ => error_members.record(key, value.take_value()),
+            }
+            Ok(())
+        });
+        let is_failed = failed || (choices.is_empty() && error_members.is_error());
+        Self { choices, usage, measured, is_failed }
+    }
+}
 
 /// Members of an element of `choices`, with raw values.
 #[derive(Default)]
