@@ -65,9 +65,8 @@ impl CorrectionRequest {
     fn read(body: &Value) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(body, &CORRECTION_MEMBERS)?;
         let entry = body.get("entry").and_then(Value::as_u64);
-        let entry = entry.ok_or_else(|| {
-            ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
-        });
+        let entry = entry
+            .ok_or_else(|| ApiError::invalid("entry", "entry has to be the number of a charge or a grant."));
         let (entry, (_, wallet, instead)) = both(entry, parse_amount(body))?;
         let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self {

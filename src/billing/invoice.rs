@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn a_grid_factor_has_its_zone() {
         let grid = json!({ "source": "ADEME", "year": 2025, "g_per_kwh": "21" });
-        let of = |location: &str| TermsFacts::parse(&json!({ "grid": grid, "location": location })).grid.unwrap();
+        let of =
+            |location: &str| TermsFacts::parse(&json!({ "grid": grid, "location": location })).grid.unwrap();
         assert_eq!(of("Paris, France"), "France: ADEME, 2025, 21 g/kWh");
         assert_eq!(of(""), "ADEME, 2025, 21 g/kWh");
     }

@@ -145,7 +145,10 @@ fn refusal_blocks(
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
     let fields = invalid_fields(refusal);
-    form.restore_values(&request.form, fields.iter().map(|(name, message)| (form_field(name), message.as_str())));
+    form.restore_values(
+        &request.form,
+        fields.iter().map(|(name, message)| (form_field(name), message.as_str())),
+    );
     refused_form_blocks(form, refusal)
 }
 

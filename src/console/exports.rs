@@ -53,9 +53,7 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
 fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
     let live = page.console.app.config_snapshot();
     let settings = &live.settings.invoice;
-    let party = |party: &InvoiceParty| {
-        json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() })
-    };
+    let party = |party: &InvoiceParty| json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() });
     let account = report.get("account").and_then(Value::as_str);
     let customer = account.and_then(|account| settings.customer(account)).map(|customer| &customer.party);
     json!({

@@ -173,10 +173,18 @@ impl ConsoleRequest {
     /// typed into it; `None` if it contains none.
     pub fn restored(&self, language: Language) -> Option<Self> {
         let path = Some(self.field("restore")).filter(|path| !path.is_empty())?.to_owned();
-        let typed = self.form.iter().filter_map(|(name, value)| {
-            Some((name.strip_prefix(TYPED_PREFIX)?.to_owned(), value.clone()))
-        });
-        Some(Self { method: Method::GET, path, language, form: typed.collect(), query: Vec::new(), ..self.clone() })
+        let typed = self
+            .form
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(TYPED_PREFIX)?.to_owned(), value.clone())));
+        Some(Self {
+            method: Method::GET,
+            path,
+            language,
+            form: typed.collect(),
+            query: Vec::new(),
+            ..self.clone()
+        })
     }
 
     /// Checks that a form comes from a page of this listener. Browsers send `Sec-Fetch-Site` to HTTPS and loopback

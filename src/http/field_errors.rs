@@ -70,7 +70,9 @@ pub fn invalid_fields(refusal: &ApiError) -> Vec<(String, String)> {
         Some(fields) => {
             fields.iter().filter_map(|field| Some((text(field, "param")?, text(field, "message")?))).collect()
         }
-        None => refusal.param.iter().map(|param| (param.clone(), refusal.message.clone().into_owned())).collect(),
+        None => {
+            refusal.param.iter().map(|param| (param.clone(), refusal.message.clone().into_owned())).collect()
+        }
     }
 }
 

@@ -353,7 +353,8 @@ async fn each_correction_is_a_line_that_names_its_charge_and_its_invoice() {
     let day = days_ago(&running, 3);
     let issued = admin.post("/admin/invoices", &issue_request(&running, "acme", 4, 3)).await.json();
     let found = admin.get(&format!("/admin/ledger/entries?account=acme&from={day}&to={day}")).await.json();
-    let old = found["data"].as_array().unwrap().iter().find(|entry| entry["act"] == "settle").unwrap().clone();
+    let old =
+        found["data"].as_array().unwrap().iter().find(|entry| entry["act"] == "settle").unwrap().clone();
     let all = entries(&running).await;
     let new = all.iter().rev().find(|entry| entry["act"] == "settle" && entry["account"] == "acme").unwrap();
     let mut made = Vec::new();

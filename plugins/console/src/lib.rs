@@ -21,9 +21,7 @@ mod texts;
 
 pub use self::csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable, csv_record, escape_formula};
 pub use asset::{Asset, find_asset};
-pub use block::{
-    Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, TYPED_PREFIX, Table, Tile,
-};
+pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, TYPED_PREFIX, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
 pub use format::{format_rounded, quantity, unix_time_text};
 pub use language::Language;

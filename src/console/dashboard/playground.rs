@@ -14,7 +14,9 @@ use crate::proxy::local_request::PageResponse;
 use crate::proxy::quote::RequestQuote;
 use bytes::Bytes;
 use http::Method;
-use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, percent_encode};
+use penstock_console::pages::{
+    self as blocks, PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, percent_encode,
+};
 use penstock_console::{Block, NoticeKind};
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_routing::FLAVORS;

@@ -18,8 +18,8 @@ use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
 use http::Method;
 use penstock_console::pages::{
-    change_table, check_configuration_form, grant_form, invite_user_form, issue_summary_blocks, new_account_form,
-    new_key_form, percent_encode,
+    change_table, check_configuration_form, grant_form, invite_user_form, issue_summary_blocks,
+    new_account_form, new_key_form, percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;

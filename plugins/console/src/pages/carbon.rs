@@ -108,7 +108,8 @@ pub fn carbon_blocks(report: &Value, parties: &Value, path: &str) -> Vec<Block> 
 
 /// Returns whose report it is: the customer, or all accounts.
 fn subject(report: &Value, parties: &Value) -> Text {
-    let customer = parties.get("customer").map(|customer| text(customer, "name")).filter(|name| !name.is_empty());
+    let customer =
+        parties.get("customer").map(|customer| text(customer, "name")).filter(|name| !name.is_empty());
     match (customer, report.get("account").and_then(Value::as_str)) {
         (Some(name), _) => name.into(),
         (None, Some(account)) => Text::with("Account {0}", [account.to_owned().into()]),
@@ -294,7 +295,8 @@ pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
         let account = if kind == "account" { name.clone() } else { account.clone() };
         // A country has the factors of its own grid.
         let own_grids = members.remove("grids").filter(|_| kind == "country");
-        let grids = own_grids.map_or_else(|| list(report, "grids"), |grids| list(&json!({ "grids": grids }), "grids"));
+        let grids = own_grids
+            .map_or_else(|| list(report, "grids"), |grids| list(&json!({ "grids": grids }), "grids"));
         let added = [
             ("row", json!(kind)),
             ("name", json!(name)),
@@ -326,14 +328,19 @@ mod tests {
     #[test]
     fn a_report_says_whose_it_is_who_issued_it_and_when() {
         let report = |account: Value| json!({ "account": account, "from": "2026-01-01", "to": "2026-12-31" });
-        let parties = |customer: Value| json!({ "customer": customer, "created": "2027-01-02T03:04:05Z",
-            "issuer": { "name": "Example Hosting", "address": ["Street 1"] } });
+        let parties = |customer: Value| {
+            json!({ "customer": customer, "created": "2027-01-02T03:04:05Z",
+            "issuer": { "name": "Example Hosting", "address": ["Street 1"] } })
+        };
         let header = |report: &Value, parties: &Value| {
             running_header(report, parties).render(crate::Language::English).into_owned()
         };
         let (one, named) = (report(json!("acme")), parties(json!({ "name": "ACME SA", "address": [] })));
         assert_eq!(header(&one, &named), "Carbon report, ACME SA, 2026-01-01 to 2026-12-31");
-        assert_eq!(header(&one, &parties(Value::Null)), "Carbon report, Account acme, 2026-01-01 to 2026-12-31");
+        assert_eq!(
+            header(&one, &parties(Value::Null)),
+            "Carbon report, Account acme, 2026-01-01 to 2026-12-31"
+        );
         let (all, unnamed) = (report(Value::Null), parties(Value::Null));
         assert_eq!(header(&all, &unnamed), "Carbon report, All accounts, 2026-01-01 to 2026-12-31");
         let shown = format!("{:?}", carbon_blocks(&one, &named, "/console/carbon"));

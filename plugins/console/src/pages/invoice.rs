@@ -182,9 +182,10 @@ fn correction_name(line: &Value, model: String) -> Text {
     let [number, corrected, model] = [entry("entry"), entry("corrects_entry"), Text::Data(model)];
     let [made, charged] = [day(line, "day"), day(line, "corrects_day")];
     match text(line, "corrects_invoice") {
-        invoice if invoice.is_empty() => {
-            Text::with("Correction {0} of {1}, of entry {2} of {3}: {4}", [number, made, corrected, charged, model])
-        }
+        invoice if invoice.is_empty() => Text::with(
+            "Correction {0} of {1}, of entry {2} of {3}: {4}",
+            [number, made, corrected, charged, model],
+        ),
         invoice => Text::with(
             "Correction {0} of {1}, of entry {2} of {3} on invoice {4}: {5}",
             [number, made, corrected, charged, invoice.into(), model],
@@ -360,7 +361,9 @@ pub(super) mod tests {
     #[test]
     fn a_correction_names_what_it_corrects() {
         let mut line = json!({ "is_correction": true, "model": "m", "eur": "-0.5" });
-        let name = |line: &Value| correction_name(line, text(line, "model")).render(crate::Language::English).into_owned();
+        let name = |line: &Value| {
+            correction_name(line, text(line, "model")).render(crate::Language::English).into_owned()
+        };
         assert_eq!(name(&line), "Correction: m");
         line["entry"] = json!(9);
         line["day"] = json!("2026-11-05");
@@ -368,7 +371,10 @@ pub(super) mod tests {
         line["corrects_day"] = json!("2026-10-31");
         assert_eq!(name(&line), "Correction 9 of 2026-11-05, of entry 7 of 2026-10-31: m");
         line["corrects_invoice"] = json!("PS-2026-000007");
-        assert_eq!(name(&line), "Correction 9 of 2026-11-05, of entry 7 of 2026-10-31 on invoice PS-2026-000007: m");
+        assert_eq!(
+            name(&line),
+            "Correction 9 of 2026-11-05, of entry 7 of 2026-10-31 on invoice PS-2026-000007: m"
+        );
     }
 
     #[test]

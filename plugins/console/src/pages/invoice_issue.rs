@@ -43,7 +43,8 @@ pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
 /// Warning that the customer of an invoice has no address, which an invoice needs.
 #[must_use]
 pub fn missing_address_notice(invoice: &Value) -> Option<Block> {
-    let address = invoice.get("customer").map(|customer| array_member(customer, "address")).unwrap_or_default();
+    let address =
+        invoice.get("customer").map(|customer| array_member(customer, "address")).unwrap_or_default();
     let text = "The customer has no address: write it in [[invoice.customers]] of the configuration before you issue the invoice.";
     address.is_empty().then(|| Block::Notice(NoticeKind::Warning, text.into()))
 }
@@ -71,8 +72,10 @@ mod tests {
 
     #[test]
     fn the_summary_has_recipient_and_total_and_warns_without_an_address() {
-        let invoice = |address: Value| json!({ "customer": { "name": "ACME SA", "address": address },
-            "net_eur": "10.00", "vat_eur": "1.90", "total_eur": "11.90" });
+        let invoice = |address: Value| {
+            json!({ "customer": { "name": "ACME SA", "address": address },
+            "net_eur": "10.00", "vat_eur": "1.90", "total_eur": "11.90" })
+        };
         let shown = format!("{:?}", issue_summary_blocks(&invoice(json!(["1 rue X", "Paris"]))));
         for text in ["ACME SA", "1 rue X", "11.90"] {
             assert!(shown.contains(text), "{text} in {shown}");

@@ -250,8 +250,10 @@ mod tests {
             { "number": 1, "who": "emp from 127.0.0.1", "change": { "limits": limits, "name": ["a", "b"] } },
             { "number": 2, "who": "cli:root", "change": { "entry": 7, "credits": ["10", "4"] } },
         ] });
-        let shown = |with_money: bool| format!("{:?}", audit_blocks(&entries, &json!({ "good": true }), with_money));
-        for (text, is_money) in [("12.5", true), ("\\\"4\\\"", true), ("concurrent", false), ("entry", false)] {
+        let shown =
+            |with_money: bool| format!("{:?}", audit_blocks(&entries, &json!({ "good": true }), with_money));
+        for (text, is_money) in [("12.5", true), ("\\\"4\\\"", true), ("concurrent", false), ("entry", false)]
+        {
             assert!(shown(true).contains(text), "{text}: {}", shown(true));
             assert_eq!(shown(false).contains(text), !is_money, "{text}: {}", shown(false));
         }

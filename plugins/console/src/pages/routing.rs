@@ -217,7 +217,13 @@ fn value_table(candidates: &[Value], with_money: bool) -> Table {
     };
     let mut headings = vec!["Provider"];
     headings.extend(with_money.then_some("Expected price"));
-    headings.extend(["Expected time", "Failures", "In flight", "Grid intensity, yearly mean", "Renewable share"]);
+    headings.extend([
+        "Expected time",
+        "Failures",
+        "In flight",
+        "Grid intensity, yearly mean",
+        "Renewable share",
+    ]);
     Table {
         title: "Values behind the scores".into(),
         headings,

@@ -196,7 +196,10 @@ mod tests {
     #[test]
     fn a_limit_of_one_is_in_the_singular() {
         let french = |schema: &Value| constraints(schema).render(Language::French).into_owned();
-        assert_eq!(french(&json!({ "minLength": 1, "maxItems": 3 })), "au moins un caractère, au plus 3 éléments");
+        assert_eq!(
+            french(&json!({ "minLength": 1, "maxItems": 3 })),
+            "au moins un caractère, au plus 3 éléments"
+        );
         assert_eq!(french(&json!({ "minItems": 1 })), "au moins un élément");
     }
 

@@ -2,9 +2,9 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NotFloat,
-    NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
-    ThirdPartyPayment,
+    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
+    NotFloat, NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices,
+    SpokenModalities, ThirdPartyPayment,
 };
 use crate::field_path::FieldPath;
 use penstock_core::ApiError;
