@@ -12,7 +12,7 @@ mod refusal;
 pub use foreign::{
     CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
-pub use other_kinds::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
+pub use other_kinds::{REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
 
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
@@ -356,38 +356,6 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
 pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError> {
     refuse_members(top, |name| find_refused(REFUSED_COMPLETION_MEMBERS, name))
 }
-
-/// Members that change an image, and that no provider's request format has.
-pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
-    ("aspect_ratio", NonEmpty, "send `size`, or `width` and `height`"),
-    ("batch_size", SeveralChoices, "send `n`"),
-    ("cfg_scale", Present, "the guidance of an image cannot be set"),
-    ("guidance", Present, "the guidance of an image cannot be set"),
-    ("guidance_scale", Present, "the guidance of an image cannot be set"),
-    ("image", Present, "images are generated from a text alone"),
-    ("image_size", NonEmpty, "send `size`, or `width` and `height`"),
-    ("image_url", NonEmpty, "images are generated from a text alone"),
-    ("image_urls", NonEmpty, "images are generated from a text alone"),
-    ("images", NonEmpty, "images are generated from a text alone"),
-    ("init_image", NonEmpty, "images are generated from a text alone"),
-    ("input_image", NonEmpty, "images are generated from a text alone"),
-    ("loras", NonEmpty, "adapters of image models are not supported"),
-    ("mask", Present, "images are generated from a text alone"),
-    ("negative_prompt", NonEmpty, "an image has one prompt; say there what it must not show"),
-    ("num_images", SeveralChoices, "send `n`"),
-    ("num_images_per_prompt", SeveralChoices, "send `n`"),
-    ("num_outputs", SeveralChoices, "send `n`"),
-    ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
-    ("quantity", SeveralChoices, "send `n`"),
-    ("reference_images", NonEmpty, "images are generated from a text alone"),
-    ("resolution", NonEmpty, "send `size`, or `width` and `height`"),
-    ("sampler", NonEmpty, "the sampler of an image cannot be set"),
-    ("scheduler", NonEmpty, "the scheduler of an image cannot be set"),
-    ("seed", Present, "the seed of an image cannot be set"),
-    ("strength", Present, "images are generated from a text alone"),
-    ("style_preset", NonEmpty, "say in the prompt what the image is to look like"),
-    ("true_cfg_scale", Present, "the guidance of an image cannot be set"),
-];
 
 /// Refuses members that would change the result of a request if they were dropped.
 ///

@@ -77,22 +77,22 @@ pub(super) fn build_request(
         }
     }
     write_thinking_switch(ask, target, &mut out);
-    for (name, value) in engine {
-        out.push_byte(b',');
-        out.push_json_string(name);
-        out.push_byte(b':');
-        out.push_source(value);
-    }
+    engine.into_iter().for_each(|(name, value)| write_member(name, value, &mut out));
     for (name, value) in response_constraints::preset_members(ask, target) {
         // The client's value is valid in the messages dialect, but that of a preset may be meant for the chat dialect.
-        let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
-        out.push_byte(b',');
-        out.push_json_string(name);
-        out.push_byte(b':');
-        out.push_source(value);
+        if let Some(value) = response_constraints::messages_sampling_value(name, value) {
+            write_member(name, value, &mut out);
+        }
     }
     out.push_byte(b'}');
     Ok(out.finish())
+}
+
+fn write_member(name: &str, value: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_byte(b',');
+    out.push_json_string(name);
+    out.push_byte(b':');
+    out.push_source(value);
 }
 
 /// Writes the switch for no thinking if the client requests it in the spelling of another vendor.

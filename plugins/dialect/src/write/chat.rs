@@ -162,17 +162,11 @@ impl super::DialectWriter for ChatStreamWriter {
                 if !self.calls_without_arguments.is_empty() && !fragment.is_blank() {
                     self.calls_without_arguments.retain(|call| *call != (*choice, *tool));
                 }
-                self.write_tool_call(
-                    *choice,
-                    *tool,
-                    &[b",\"function\":{\"arguments\":\"", fragment.escaped()],
-                    out,
-                );
+                let call = [&b",\"function\":{\"arguments\":\""[..], fragment.escaped()];
+                self.write_tool_call(*choice, *tool, &call, out);
             }
             AnswerEvent::Finish { choice, reason, .. } => {
-                if let Some(finish) = self.finish_reasons.get_mut(*choice as usize) {
-                    *finish = Some(*reason);
-                }
+                super::DialectWriter::record_choice_finish(self, *choice, *reason);
             }
             AnswerEvent::Reasoning { .. }
             | AnswerEvent::Start
