@@ -2,21 +2,21 @@
 //! the first content token. From then on, a broken stream is rescued, ends with an error event, or is cut; it never
 //! ends like a successful response.
 
+mod ends;
 mod times;
 
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::wait::{HEARTBEAT, WaitOutcome};
-use super::{FailoverRun, ResponseProgress, buffered, settle, store_response};
-use crate::proxy::exchange::{WriteOutcome, write_outcome};
-use crate::proxy::filters::{
-    ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, StreamEnd,
-    response_body_filter, response_filter,
-};
+use super::{FailoverRun, ResponseProgress, buffered, settle};
+use crate::proxy::exchange::WriteOutcome;
+use crate::proxy::filters::{ResponseContext, ResponseUsage, response_body_filter, response_filter};
 use crate::proxy::response::head::ResponseHead;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
+use ends::finish_stream;
+pub(super) use ends::{error_translation, fail_stream, write_end, write_error_event};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
     StreamTranslation, TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -296,36 +296,6 @@ pub(super) fn join_pieces(out: &mut OutputBuffer) -> Bytes {
     joined.freeze()
 }
 
-/// Ends a complete stream: the response body filters settle it, and the last event carries the usage and both objects.
-async fn finish_stream(
-    run: &mut FailoverRun<'_, '_>,
-    offer: &Arc<OfferState>,
-    answering: UpstreamResponse,
-    times: &mut StreamDeadlines,
-) -> Result<WriteOutcome, AttemptError> {
-    let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
-    answering.exchange.drain_in_background();
-    settle::wait_for_ledger(run).await;
-    Ok(write_end(run, &end).await)
-}
-
-/// Writes the last events of a stream.
-pub(super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) -> WriteOutcome {
-    let Some(mut reply) = run.translation.take() else { return WriteOutcome::Disconnected };
-    let usage = end.usage.unwrap_or_else(|| reply.estimated_usage());
-    let mut out = OutputBuffer::default();
-    reply.write_end(&usage, &end.members, &mut out);
-    let piece = join_pieces(&mut out);
-    if let Some(input) = store_response::stored_input(run) {
-        store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
-    }
-    if run.request.streamed_content_type().is_some() {
-        let trailers = settle::object_trailers(&end.members);
-        return write_outcome(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
-    }
-    write_outcome(run.exchange.caller.write_response_body(piece, true).await)
-}
-
 /// Streamed response of an attempt, as the response body filters see it.
 struct StreamResponse<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
@@ -361,35 +331,4 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
         }
         settle::settle_success(self.run, self.offer, metered, self.times.first_token, took)
     }
-}
-
-/// Creates a translation that is used only to write an error in the client's dialect, if no provider answered.
-pub(super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
-    let first = run.candidates.entries.first()?;
-    let offer = run.exchange.config.offers.get(first.offer)?;
-    let wire_format = attempt::wire_format(run, offer).ok()?;
-    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
-    wire_format.translate_stream(run.request, &target)
-}
-
-/// Ends a failed stream with an error event; a stream of bytes is cut.
-pub async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
-    run.exchange.record.set_broken(refusal);
-    settle::count_delivered_part(run);
-    if run.request.streamed_content_type().is_some() {
-        return WriteOutcome::Disconnected;
-    }
-    write_error_event(run, refusal).await
-}
-
-/// Writes the error event of a failed stream, with the cost of its delivered part if that is charged.
-pub(super) async fn write_error_event(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
-    let Some(mut reply) = run.translation.take().or_else(|| error_translation(run)) else {
-        return WriteOutcome::Disconnected;
-    };
-    settle::wait_for_ledger(run).await;
-    let mut out = OutputBuffer::default();
-    reply.write_error(refusal, run.exchange.id.as_str(), &run.settled.members, &mut out);
-    let written = run.exchange.caller.write_response_body(join_pieces(&mut out), true).await;
-    write_outcome(written)
 }

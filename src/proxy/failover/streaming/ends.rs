@@ -1,0 +1,75 @@
+//! Ends of a stream: the last events of a complete one, and the error event or the cut of a failed one.
+
+use super::super::attempt::{self, UpstreamResponse};
+use super::super::{FailoverRun, settle, store_response};
+use super::times::StreamDeadlines;
+use super::{AttemptError, StreamResponse, join_pieces};
+use crate::proxy::exchange::{WriteOutcome, write_outcome};
+use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters, StreamEnd};
+use crate::upstream::offer::OfferState;
+use penstock_core::{ApiError, OutputBuffer, StreamTranslation};
+use std::sync::Arc;
+
+/// Ends a complete stream: the response body filters settle it, and the last event carries the usage and both objects.
+pub(super) async fn finish_stream(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferState>,
+    answering: UpstreamResponse,
+    times: &mut StreamDeadlines,
+) -> Result<WriteOutcome, AttemptError> {
+    let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
+    answering.exchange.drain_in_background();
+    settle::wait_for_ledger(run).await;
+    Ok(write_end(run, &end).await)
+}
+
+/// Writes the last events of a stream.
+pub(in super::super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) -> WriteOutcome {
+    let Some(mut reply) = run.translation.take() else { return WriteOutcome::Disconnected };
+    let usage = end.usage.unwrap_or_else(|| reply.estimated_usage());
+    let mut out = OutputBuffer::default();
+    reply.write_end(&usage, &end.members, &mut out);
+    let piece = join_pieces(&mut out);
+    if let Some(input) = store_response::stored_input(run) {
+        store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
+    }
+    if run.request.streamed_content_type().is_some() {
+        let trailers = settle::object_trailers(&end.members);
+        return write_outcome(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
+    }
+    write_outcome(run.exchange.caller.write_response_body(piece, true).await)
+}
+
+/// Creates a translation that is used only to write an error in the client's dialect, if no provider answered.
+pub(in super::super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
+    let first = run.candidates.entries.first()?;
+    let offer = run.exchange.config.offers.get(first.offer)?;
+    let wire_format = attempt::wire_format(run, offer).ok()?;
+    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
+    wire_format.translate_stream(run.request, &target)
+}
+
+/// Ends a failed stream with an error event; a stream of bytes is cut.
+pub(in super::super) async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
+    run.exchange.record.set_broken(refusal);
+    settle::count_delivered_part(run);
+    if run.request.streamed_content_type().is_some() {
+        return WriteOutcome::Disconnected;
+    }
+    write_error_event(run, refusal).await
+}
+
+/// Writes the error event of a failed stream, with the cost of its delivered part if that is charged.
+pub(in super::super) async fn write_error_event(
+    run: &mut FailoverRun<'_, '_>,
+    refusal: &ApiError,
+) -> WriteOutcome {
+    let Some(mut reply) = run.translation.take().or_else(|| error_translation(run)) else {
+        return WriteOutcome::Disconnected;
+    };
+    settle::wait_for_ledger(run).await;
+    let mut out = OutputBuffer::default();
+    reply.write_error(refusal, run.exchange.id.as_str(), &run.settled.members, &mut out);
+    let written = run.exchange.caller.write_response_body(join_pieces(&mut out), true).await;
+    write_outcome(written)
+}
