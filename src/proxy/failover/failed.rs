@@ -134,10 +134,8 @@ impl FailoverRun<'_, '_> {
         let now = self.now();
         self.record_outcome(offer, fault, now);
         self.record_failure(offer, fault, rescue, now);
-        if fault.kind == UpstreamErrorKind::ModelOutput {
-            // The output was delivered, and another provider could not translate it either.
-            settle::settle_disconnected(self);
-        }
+        // The output was delivered, and another provider could not translate it either.
+        self.settled.charges_delivered |= fault.kind == UpstreamErrorKind::ModelOutput;
         let budget = &mut self.exchange.app.retry_budget.lock();
         if !self.progress.has_content() {
             course.on_failure(fault, now, budget)

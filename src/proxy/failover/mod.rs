@@ -361,8 +361,7 @@ impl FailoverRun<'_, '_> {
         course: &RetryPlanner,
         retry_after: u32,
     ) -> Result<WriteOutcome, ApiError> {
-        // The delivered part of a broken response is not charged either.
-        settle::void_reservation(self, "failed");
+        settle::end_failed(self);
         self.had_unavailable |= course.has_alternatives();
         self.all_full = course.was_permit_limited();
         let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);

@@ -38,6 +38,9 @@ pub struct SettledCharge {
     pub ledger_ticket: Option<u64>,
     /// Members that state the charge of the delivered part, for the event that ends a failed stream.
     pub members: Vec<u8>,
+    /// True if the delivered part of a failed stream is charged, because the provider is not at fault: the client, the
+    /// words of the model or the gateway's own clock ended it.
+    pub charges_delivered: bool,
 }
 
 /// Energy of the failed attempts of one request.
@@ -239,8 +242,8 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     });
 }
 
-/// Settles the part that a client received before it disconnected, or before output that cannot be translated. Keeps the
-/// members of the charge for the event that ends the answer.
+/// Settles the part that a client received before it disconnected, or before another end that is not the provider's
+/// fault. Keeps the members of the charge for the event that ends the answer.
 pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if run.progress.has_content() {
@@ -293,6 +296,14 @@ pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
             money: MicroCredits(0),
         });
     }
+}
+
+/// Ends the reservation of a failed request. The delivered part of a response is charged unless its provider broke it.
+pub fn end_failed(run: &mut FailoverRun<'_, '_>) {
+    if run.settled.charges_delivered {
+        settle_disconnected(run);
+    }
+    void_reservation(run, "failed");
 }
 
 /// Voids the reservation, if the request has not been settled: nothing is charged.

@@ -203,14 +203,35 @@ async fn read_event(
         }
         // The client has the whole answer.
         _ if progress == StreamProgress::Ended => Ok(None),
-        WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
-        // The total time is over, and the client used most of it, so this is not a fault of the provider.
-        WaitOutcome::Deadline
-            if answering.until < limit && times.client_delay > times.started.elapsed() / 2 =>
-        {
-            Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded)))
+        stopped => Err(stopped_stream_error(run, times, stopped, (answering.until <= limit, silent))),
+    }
+}
+
+/// Returns the error of a stream that stopped before its finish reason: by its connection, by the total time of the
+/// attempt (`is_total`), or by silence. The delivered part is charged if the client or the gateway's own clock is the
+/// cause.
+fn stopped_stream_error<T>(
+    run: &mut FailoverRun<'_, '_>,
+    times: &StreamDeadlines,
+    stopped: WaitOutcome<T>,
+    (is_total, silent): (bool, UpstreamErrorKind),
+) -> AttemptError {
+    let has_more = run.translation.as_deref().is_some_and(|reply| times.has_delivered(reply));
+    let elapsed = times.started.elapsed();
+    match stopped {
+        WaitOutcome::Ready(_) => {
+            run.settled.charges_delivered |= has_more && times.has_slow_client(elapsed);
+            AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))
         }
-        outcome => Err(outcome.into_attempt_error(silent, run.deadline)),
+        WaitOutcome::Deadline if is_total => {
+            run.settled.charges_delivered |= has_more;
+            // The client used most of the time, so this is not a fault of the provider.
+            if times.client_delay > elapsed / 2 {
+                return AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded));
+            }
+            stopped.into_attempt_error(silent, run.deadline)
+        }
+        stopped => stopped.into_attempt_error(silent, run.deadline),
     }
 }
 

@@ -178,10 +178,18 @@ impl StreamTranslation for SpeechStream {
         out.0.push(data_event(&event));
     }
 
-    fn write_error(&mut self, refusal: &ApiError, request_id: &str, _: &[u8], out: &mut OutputBuffer) {
-        if self.delivery == PassthroughDelivery::Events {
-            out.0.push(data_event(&error_envelope(Dialect::Chat, refusal, request_id)));
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
+        if self.delivery != PassthroughDelivery::Events {
+            return;
         }
+        let mut event = error_envelope(Dialect::Chat, refusal, request_id);
+        if let (false, Some(b'}')) = (objects.is_empty(), event.last()) {
+            event.pop();
+            event.push(b',');
+            event.extend_from_slice(objects);
+            event.push(b'}');
+        }
+        out.0.push(data_event(&event));
     }
 }
 

@@ -141,8 +141,11 @@ fn a_broken_stream_of_events_ends_with_an_error() {
         let (mut stream, mut out) =
             (SpeechStream::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
         stream.write_error(&refusal, "req_1", b"", &mut out);
-        assert_eq!(out.0.len(), count);
+        stream.write_error(&refusal, "req_1", br#""billing_cost":{"credits":1}"#, &mut out);
+        assert_eq!(out.0.len(), 2 * count);
         assert!(out.0.iter().all(|event| events(event)[0]["error"]["message"].is_string()));
+        let costs: Vec<Value> = out.0.iter().map(|event| events(event)[0]["billing_cost"].clone()).collect();
+        assert_eq!(costs, [Value::Null, serde_json::json!({"credits": 1})][..costs.len()]);
     }
 }
 

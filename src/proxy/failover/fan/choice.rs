@@ -136,7 +136,10 @@ impl ChoiceOutcome {
         match &self.ended {
             Ok(WriteOutcome::Complete) => None,
             Ok(WriteOutcome::Disconnected) => Some(StopReason::Disconnected),
-            Err(refusal) => Some(StopReason::Refused(refusal.clone())),
+            // A choice that failed by itself has usage only if its delivered part is charged.
+            Err(refusal) => {
+                Some(StopReason::Refused { refusal: refusal.clone(), is_charged: self.part.is_some() })
+            }
         }
     }
 }

@@ -58,8 +58,9 @@ impl SeparateChoices {
 enum StopReason {
     /// The client has disconnected.
     Disconnected,
-    /// No provider answered one of the choices; contains its refusal.
-    Refused(ApiError),
+    /// No provider answered one of the choices; contains its refusal. `is_charged` is true if the delivered part is
+    /// charged, because no provider is at fault.
+    Refused { refusal: ApiError, is_charged: bool },
 }
 
 type ChoiceFuture<'s> = Pin<Box<dyn Future<Output = ChoiceOutcome> + Send + 's>>;
@@ -112,7 +113,9 @@ pub(super) async fn request_choices(
             settle::void_reservation(run, "left");
             Ok(WriteOutcome::Disconnected)
         }
-        Some(StopReason::Refused(refusal)) => fail_choices(run, parts, refusal).await,
+        Some(StopReason::Refused { refusal, is_charged }) => {
+            fail_choices(run, parts, refusal, is_charged).await
+        }
     }
 }
 
@@ -292,12 +295,19 @@ async fn finish_stream(
     streaming::write_end(run, &end).await
 }
 
-/// Ends a failed request: nothing is charged, and the energy is recorded.
+/// Ends a failed request. Unless the delivered part is charged, nothing is charged and the energy is recorded.
 async fn fail_choices(
     run: &mut FailoverRun<'_, '_>,
     parts: Vec<ChoiceUsage>,
     refusal: ApiError,
+    is_charged: bool,
 ) -> Result<WriteOutcome, ApiError> {
+    if is_charged && run.progress.has_content() {
+        run.settled.members = sum::settle_choices(run, parts);
+        run.exchange.record.set_broken(&refusal);
+        run.watch.record_write(Instant::now());
+        return Ok(streaming::write_error_event(run, &refusal).await);
+    }
     let total = sum::total_usage(&parts);
     parts.iter().for_each(|part| run.failed_usage.add_part(part));
     settle::void_reservation(run, "failed");

@@ -16,6 +16,10 @@ const UNCONFIRMED_END_TIMEOUT: Duration = Duration::from_secs(3);
 /// stream at that time; if a provider does not, the end of its answer is delayed by this timeout.
 const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Total delay by the client after which a lost connection counts as caused by it: providers and the proxies before
+/// them close connections that take no data for some ten seconds or more.
+const SLOW_CLIENT_DELAY: Duration = Duration::from_secs(10);
+
 /// Deadlines and progress of one attempt.
 pub(super) struct StreamDeadlines {
     pub(super) started: Instant,
@@ -32,6 +36,8 @@ pub(super) struct StreamDeadlines {
     pub(super) bytes_without_progress: usize,
     /// Total time in which the provider had to wait for the client to read.
     pub(super) client_delay: Duration,
+    /// Bytes of output that the client had before this attempt.
+    earlier_output: usize,
 }
 
 impl StreamDeadlines {
@@ -52,7 +58,19 @@ impl StreamDeadlines {
                 .map_or((0, StreamProgress::Pending), |reply| (reply.generated_bytes(), reply.progress())),
             bytes_without_progress: 0,
             client_delay: Duration::ZERO,
+            earlier_output: reply.map_or(0, StreamTranslation::output_bytes),
         }
+    }
+
+    /// Returns true if the client received output of this attempt.
+    pub(super) fn has_delivered(&self, reply: &dyn StreamTranslation) -> bool {
+        reply.output_bytes() > self.earlier_output
+    }
+
+    /// Returns true if the provider waited for the client so long that it may have closed the connection for this
+    /// reason.
+    pub(super) fn has_slow_client(&self, elapsed: Duration) -> bool {
+        self.client_delay >= SLOW_CLIENT_DELAY && self.client_delay > elapsed / 2
     }
 
     /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it.
@@ -145,6 +163,16 @@ mod tests {
             times.end_deadline = times.end_deadline.map(|_| now + END_TIMEOUT);
         }
         times.read_deadline(&*reply, idle).0.duration_since(times.started)
+    }
+
+    #[test]
+    fn a_client_is_slow_if_the_provider_mostly_waited_for_it_and_for_long() {
+        let seconds = Duration::from_secs;
+        let mut times = StreamDeadlines::new(clock::cached_now(), seconds(20), None);
+        for (delay, elapsed, expected) in [(9, 10, false), (1, 10, true), (0, 20, false), (5, 29, true)] {
+            times.add_client_delay(seconds(delay));
+            assert_eq!(times.has_slow_client(seconds(elapsed)), expected, "{delay} {elapsed}");
+        }
     }
 
     #[test]
