@@ -16,7 +16,7 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
+    ApiError, AttemptTarget, Dialect, ErrorCode, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
     UpstreamRequest,
 };
 use penstock_dialect::FailedRequest;
@@ -242,21 +242,27 @@ async fn read_error(
     AttemptError::Fault(fault)
 }
 
+/// Returns true for an error of the request that is about the text: its length or its content.
+fn is_about_text(fault: &UpstreamError) -> bool {
+    let is_refused =
+        || fault.api_error.as_deref().is_some_and(|refusal| refusal.code == ErrorCode::ContentRefused);
+    fault.kind == UpstreamErrorKind::Caller && (fault.is_length_error() || is_refused())
+}
+
 /// Classifies an error object inside a response with status 200. After content was sent, the error is returned
-/// unchanged, because the provider had accepted the request.
+/// unchanged, because the provider had accepted the request. Exceptions are a refusal of the content and a full context
+/// window: these are due to the text, so another provider does not help, and the delivered part is charged.
 pub fn classify_in_band_error(
-    run: &FailoverRun<'_, '_>,
+    run: &mut FailoverRun<'_, '_>,
     offer: &OfferState,
     error: AttemptError,
 ) -> AttemptError {
-    let fault = match error {
-        AttemptError::Fault(fault) if !run.progress.has_content() => fault,
-        error => return error,
-    };
+    let AttemptError::Fault(fault) = error else { return error };
     if fault.in_band_body.is_none() {
         return AttemptError::Fault(fault);
     }
     let window = offer.offer.context_length;
+    let original = run.progress.has_content().then(|| fault.clone());
     // The request is built again, because it is not stored while the response is read.
     let calls = run.calls(offer, ExtraMembers::NONE).unwrap_or_default();
     let sent = match calls.as_slice() {
@@ -264,6 +270,12 @@ pub fn classify_in_band_error(
         _ => Cow::Borrowed(&run.request.body[..]),
     };
     let mut fault = penstock_dialect::classify_in_band_error(fault, window, failed_request(run, &sent));
+    if let Some(original) = original {
+        if !is_about_text(&fault) {
+            return AttemptError::Fault(original);
+        }
+        run.settled.charges_delivered = true;
+    }
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
     }

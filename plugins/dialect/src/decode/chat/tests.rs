@@ -99,7 +99,7 @@ fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words
 }
 
 #[test]
-fn an_empty_name_is_output_of_the_model_and_a_missing_one_is_not() {
+fn an_empty_or_missing_name_is_output_of_the_model() {
     let stream = |function: serde_json::Value| {
         let text = json!({"choices":[{"index":0,"delta":{"content":"Hello"}}]});
         let call = json!({"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":function}]}}]});
@@ -108,8 +108,8 @@ fn an_empty_name_is_output_of_the_model_and_a_missing_one_is_not() {
     };
     let fault = |function: serde_json::Value| decode(&stream(function)).1;
     assert_eq!(fault(json!({"name": "", "arguments": "{}"})), Some(UpstreamErrorKind::ModelOutput));
-    assert_eq!(fault(json!({"arguments": "{}"})), Some(UpstreamErrorKind::Malformed));
-    assert_eq!(fault(json!({"name": null, "arguments": "{}"})), Some(UpstreamErrorKind::Malformed));
+    assert_eq!(fault(json!({"arguments": "{}"})), Some(UpstreamErrorKind::ModelOutput));
+    assert_eq!(fault(json!({"name": null, "arguments": "{}"})), Some(UpstreamErrorKind::ModelOutput));
     assert_eq!(fault(json!({"name": "", "arguments": ""})), None);
     assert_eq!(fault(json!({"name": "f", "arguments": "{}"})), None);
 }

@@ -202,11 +202,10 @@ impl ToolCallTracker {
         } else if fragment.name.is_some() && fragment.id.is_none() && context.may_hold {
             call.count_repeated_name();
         }
-        call.has_empty_name |= fragment.is_name_empty;
         if call.number.is_none() {
             let Some(name) = fragment.name else {
                 let is_full = call.arguments.len() > MAX_BUFFERED_BYTES;
-                return if is_full { Err(call.nameless_error()) } else { Ok(()) };
+                return if is_full { Err(UpstreamError::invalid_model_output()) } else { Ok(()) };
             };
             if name.len() > MAX_TOOL_NAME_BYTES {
                 return Err(UpstreamError::invalid_model_output());
@@ -252,10 +251,11 @@ impl ToolCallTracker {
         self.buffered_bytes += call.map_or(0, |call| call.buffer_arguments(fragment));
     }
 
-    /// Returns an error if a call has arguments and no name.
+    /// Returns an error of the model's output if a call has arguments and no name, since it is the model that writes
+    /// names.
     pub(super) fn check_names(&self) -> Result<(), UpstreamError> {
-        let nameless = |call: &&TrackedCall| call.number.is_none() && !call.arguments.is_empty();
-        self.calls.iter().find(nameless).map_or(Ok(()), |call| Err(call.nameless_error()))
+        let is_named = |call: &TrackedCall| call.number.is_some() || call.arguments.is_empty();
+        if self.calls.iter().all(is_named) { Ok(()) } else { Err(UpstreamError::invalid_model_output()) }
     }
 
     /// Returns the position of the call to which a fragment belongs; `None` if the fragment begins a new call.
