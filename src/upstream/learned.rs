@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Seconds for which a refusal is stored. The time is limited because an engine may be updated.
@@ -29,6 +29,8 @@ pub struct LearnedBehavior {
     /// Limit on output tokens in the low 32 bits, and its expiry in seconds of the clock in the high 32 bits; 0 if it
     /// is not known.
     max_output: AtomicU64,
+    /// True once an answer far exceeded its `max_tokens`.
+    exceeds_output: AtomicBool,
     /// Lock that is held while the omitted request members change.
     change: Mutex<()>,
 }
@@ -71,6 +73,11 @@ impl LearnedBehavior {
         let is_new = decode_unexpired(&self.max_output, || now) != Some(most);
         self.max_output.store(encode_expiring(most, now), Ordering::Relaxed);
         is_new
+    }
+
+    /// Records that an answer far exceeded its `max_tokens`. Returns true the first time.
+    pub fn record_output_excess(&self) -> bool {
+        !self.exceeds_output.swap(true, Ordering::Relaxed)
     }
 
     /// Records members that the offer refuses, after it has answered a request without them. Returns the members that

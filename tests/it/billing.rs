@@ -2,8 +2,10 @@
 //! client disconnects.
 
 mod balances;
+mod delivered_parts;
 mod implausible_usage;
 mod interruptions;
+mod output_limits;
 
 use crate::harness::gateway::Running;
 use crate::harness::script::{

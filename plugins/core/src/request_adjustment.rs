@@ -352,8 +352,8 @@ pub struct RequestAdjustment {
 pub struct OfferObservation {
     /// Name of reasoning in the response.
     pub reasoning_name: Option<ReasoningName>,
-    /// True if the reported usage covers only one of several choices; the gateway's own count replaces it.
-    pub reports_partial_usage: bool,
+    /// True if the provider generated far more than the allowed tokens, so that the gateway cut the answer.
+    pub exceeds_output_limit: bool,
 }
 
 #[cfg(test)]

@@ -59,6 +59,21 @@ impl UsageBounds {
     /// Generated tokens without text per tool call (marks around it).
     pub const TOKENS_PER_CALL: u64 = 32;
 
+    /// Bytes of the longest tokens of known vocabularies: runs of spaces and of dashes.
+    pub const MAX_TOKEN_BYTES: usize = 128;
+    /// Bytes that an answer may have beyond those of its tokens, for providers that count some tokens in another way.
+    const EXTRA_OUTPUT_BYTES: usize = 16 << 10;
+
+    /// Maximum bytes of generated text that the allowed tokens can have, with a margin. A provider that sends more
+    /// ignores the limit of the request.
+    #[must_use]
+    pub fn max_output_bytes(&self) -> usize {
+        usize::try_from(self.output)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(Self::MAX_TOKEN_BYTES)
+            .saturating_add(Self::EXTRA_OUTPUT_BYTES)
+    }
+
     /// Maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls` tool calls: a
     /// token has at least one byte.
     #[must_use]

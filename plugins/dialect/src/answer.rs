@@ -1,11 +1,12 @@
 //! Complete answer of a provider, built from its events.
 
-use crate::choices;
+use crate::choices::{self, ChoiceSize};
 use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
+use crate::generated_output::GeneratedOutput;
+use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
-use crate::stream_translator::GeneratedOutput;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
@@ -110,17 +111,27 @@ impl DecodedAnswer {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
         let mut sent = GeneratedOutput::new(ask);
+        let usage_bounds = ask.usage_bounds(target);
+        let mut limit = OutputLimit::new(ask, &usage_bounds);
         for event in events {
             sent.add_event(&event);
             let has_messages = ask.dialect == Dialect::Responses;
             let event = if has_messages { Some(event) } else { event.without_messages() };
-            event.into_iter().for_each(|event| shape.apply(event, &mut shaped));
+            if let Some(event) = event.and_then(|event| limit.apply(event, &sent)) {
+                shape.apply(event, &mut shaped);
+            }
+        }
+        let mut sizes = vec![ChoiceSize::default(); if ask.echoes_prompt() { 0 } else { ask.n as usize }];
+        for event in &shaped {
+            if let Some(size) = event.choice().and_then(|choice| sizes.get_mut(choice as usize)) {
+                size.add_event(event);
+            }
         }
         let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
         // missing.
         let counted = ask.estimate_unreported_usage(answer.output_bytes() - answer.echoed_bytes(ask));
-        let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
+        let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
@@ -130,15 +141,10 @@ impl DecodedAnswer {
                 ..UpstreamError::new(UpstreamErrorKind::Truncated)
             });
         }
-        let mut sizes: Vec<usize> = answer.choices.iter().map(AnswerChoice::output_bytes).collect();
-        if ask.echoes_prompt() {
-            sizes.clear();
-        }
+        answer.observation =
+            OfferObservation { reasoning_name: reasoning, exceeds_output_limit: limit.is_exceeded() };
         if let Some(usage) = answer.usage.as_mut() {
-            answer.observation = OfferObservation {
-                reasoning_name: reasoning,
-                reports_partial_usage: choices::correct_usage(usage, &sizes),
-            };
+            choices::correct_usage(usage, &sizes);
         }
         Ok(answer)
     }

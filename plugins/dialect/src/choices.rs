@@ -1,6 +1,7 @@
 //! Multiple choices of one answer: missing choices, usage of all choices, and the join of answers that were requested
 //! separately.
 
+use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{TokenUsage, UsageSource};
@@ -21,21 +22,57 @@ pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>
     (whole > 0 && others).then_some(whole)
 }
 
-/// Replaces usage that covers only one of several choices with the gateway's estimate; returns true if it was replaced.
-/// `sizes` are the bytes of text of each choice.
+/// Size of the generated text of one choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChoiceSize {
+    pub(crate) bytes: usize,
+    /// Words between white space. A token never spans two of them, so there are at least as many tokens.
+    words: u64,
+    is_in_word: bool,
+}
+
+impl ChoiceSize {
+    /// Adds the text of an event.
+    pub(crate) fn add_event(&mut self, event: &AnswerEvent) {
+        self.bytes += event.generated_bytes();
+        if let Some(text) = event.text() {
+            self.add_text(&text.decoded());
+        }
+    }
+
+    fn add_text(&mut self, text: &str) {
+        for character in text.chars() {
+            if character.is_whitespace() {
+                self.is_in_word = false;
+            } else if !self.is_in_word && character.is_alphanumeric() {
+                self.is_in_word = true;
+                self.words += 1;
+            }
+        }
+    }
+}
+
+/// Replaces usage that covers only one of several choices; returns true if it was replaced.
 ///
-/// Output below two thirds of the estimate, which itself is low, is assumed to be that of one choice, and so is output
-/// of fewer tokens than there are choices with text.
-pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[usize]) -> bool {
+/// An estimate alone does not prove this, since texts of some languages have more than twice as many bytes per token as
+/// it assumes. Usage is replaced if it has fewer tokens than choices with text, or if all choices have more words than it
+/// has tokens while it fits one of them. The replacement is the estimate, or the usage times the choices if that is less.
+pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
     }
-    let counted: u64 = sizes.iter().map(|bytes| TokenUsage::estimate(0, *bytes).output).sum();
-    let spoken = sizes.iter().filter(|bytes| **bytes > 0).count() as u64;
-    if usage.output >= spoken && usage.output.saturating_mul(3) >= counted.saturating_mul(2) {
+    let spoken = || sizes.iter().filter(|size| size.bytes > 0);
+    let (number, counted) = spoken().fold((0_u64, 0_u64), |(number, counted), size| {
+        (number + 1, counted.saturating_add(TokenUsage::estimate(0, size.bytes).output))
+    });
+    let all_words = spoken().map(|size| size.words).sum();
+    let fits_one = spoken().any(|size| usage.output >= size.words)
+        && usage.output.saturating_mul(number) <= counted.saturating_mul(2);
+    if usage.output >= number && (usage.output >= all_words || !fits_one) {
         return false;
     }
-    usage.output = counted;
+    let of_all = Some(usage.output.saturating_mul(number)).filter(|tokens| *tokens >= number);
+    usage.output = of_all.map_or(counted, |tokens| tokens.min(counted));
     usage.source = UsageSource::Gateway;
     true
 }
@@ -92,27 +129,65 @@ mod tests {
         }
     }
 
-    #[test]
-    fn usage_of_a_single_choice_is_replaced_by_the_estimate() {
-        let correct = |output, sizes: &[usize]| {
-            let mut usage = TokenUsage { input: 9, output, ..TokenUsage::default() };
-            let corrected = super::correct_usage(&mut usage, sizes);
-            assert_eq!(corrected, usage.source == UsageSource::Gateway);
-            assert_eq!(usage.input, 9);
-            (corrected, usage.output)
+    /// Sizes of choices with these texts, which arrive in pieces of one character.
+    fn sizes(texts: &[&str]) -> Vec<ChoiceSize> {
+        let size = |text: &&str| {
+            let mut size = ChoiceSize { bytes: text.len(), ..ChoiceSize::default() };
+            text.chars().for_each(|character| size.add_text(&character.to_string()));
+            size
         };
-        let four = [40, 40, 40, 40];
+        texts.iter().map(size).collect()
+    }
+
+    fn correct(output: u64, texts: &[&str]) -> (bool, u64) {
+        let mut usage = TokenUsage { input: 9, output, ..TokenUsage::default() };
+        let corrected = super::correct_usage(&mut usage, &sizes(texts));
+        assert_eq!(corrected, usage.source == UsageSource::Gateway);
+        assert_eq!(usage.input, 9);
+        (corrected, usage.output)
+    }
+
+    #[test]
+    fn usage_of_a_single_choice_is_replaced() {
+        let four = ["Forty bytes of text, and not one more .."; 4];
         assert_eq!(correct(10, &four), (true, 40), "as llama.cpp counts");
-        assert_eq!(correct(26, &four), (true, 40));
-        assert_eq!(correct(27, &four), (false, 27));
+        assert_eq!(correct(9, &four), (true, 36), "less than the estimate");
+        assert_eq!(correct(27, &four), (false, 27), "too much for one of them");
+        assert_eq!(correct(7, &four), (false, 7), "too little for one of them, so it is another rule's");
         assert_eq!(correct(u64::MAX, &four), (false, u64::MAX));
         assert_eq!(correct(0, &four), (true, 40));
-        assert_eq!(correct(1, &[2, 3]), (true, 2), "fewer tokens than choices");
-        assert_eq!(correct(2, &[2, 3]), (false, 2));
-        assert_eq!(correct(0, &[0, 0]), (false, 0), "nothing was said");
-        assert_eq!(correct(1, &[4000]), (false, 1), "one choice is another rule's");
+        assert_eq!(correct(1, &["ab", "abc"]), (true, 2), "fewer tokens than choices");
+        assert_eq!(correct(2, &["ab", "abc"]), (false, 2));
+        assert_eq!(correct(0, &["", ""]), (false, 0), "nothing was said");
+        assert_eq!(correct(1, &["one and two"]), (false, 1), "one choice is another rule's");
         let mut own = TokenUsage { output: 1, source: UsageSource::Gateway, ..TokenUsage::default() };
-        assert!(!super::correct_usage(&mut own, &four));
+        assert!(!super::correct_usage(&mut own, &sizes(&four)));
+    }
+
+    /// Honest counts of texts with many bytes per token, and the count of one choice.
+    #[test]
+    fn usage_of_all_choices_stands_in_every_language() {
+        let russian = "Напорный трубопровод подводит воду к турбине электростанции. ".repeat(20);
+        let hindi = "पनबिजली घर में पानी एक बड़े पाइप से नीचे आता है और टरबाइन चलाता है। ".repeat(20);
+        let row = "| Station      | Head (m) | Flow (m3/s) |\n|--------------|----------|-------------|\n";
+        let table = row.repeat(20);
+        let code = "        return   None\n".repeat(40);
+        let spaces = format!("a{}b", " ".repeat(4_000));
+        for (text, tenths) in [(&russian, 76), (&hindi, 93), (&table, 83), (&code, 50), (&spaces, 1_000)] {
+            for n in [2, 3, 8] {
+                let honest = (text.len() * n * 10 / tenths) as u64;
+                let texts = vec![text.as_str(); n];
+                assert_eq!(correct(honest, &texts), (false, honest), "{n} of {text:.40}");
+            }
+        }
+        let english =
+            "A penstock is a pipe that leads the water of a reservoir down to its turbines. ".repeat(20);
+        let one = english.len() as u64 * 10 / 45;
+        for n in [2_u64, 4] {
+            let texts = vec![english.as_str(); usize::try_from(n).unwrap()];
+            let (corrected, output) = correct(one, &texts);
+            assert!(corrected && output > one * (n - 1) && output <= one * n, "{output}");
+        }
     }
 
     #[test]

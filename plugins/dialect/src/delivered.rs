@@ -244,7 +244,7 @@ fn event_text(event: &AnswerEvent) -> Option<(u32, TextKind, &[u8])> {
 }
 
 /// Returns the same event with this text.
-fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
+pub(crate) fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
     let new = EscapedText::new(text);
     let mut event = event.clone();
     match &mut event {

@@ -1,5 +1,6 @@
 //! Events of an answer, independent of the dialect.
 
+use crate::delivered::with_text;
 use bytes::Bytes;
 use penstock_core::{FinishReason, MeasuredEnergy, ReportedUsage};
 use penstock_json_scan::json::{self, StringClass};
@@ -82,6 +83,11 @@ pub enum AnswerEvent {
     Usage(ReportedUsage),
     /// Energy measured by the provider.
     Energy(MeasuredEnergy),
+    /// Reasoning that the provider sent encrypted. Clients do not get it, but it shows that tokens were generated.
+    SealedReasoning {
+        /// Bytes of the encrypted text.
+        bytes: usize,
+    },
     /// Keepalive event.
     Ping,
     /// Last event of the provider (`[DONE]`, `message_stop`).
@@ -141,6 +147,7 @@ impl AnswerEvent {
             | Self::MessageStart { .. }
             | Self::Usage(_)
             | Self::Energy(_)
+            | Self::SealedReasoning { .. }
             | Self::Ping
             | Self::End => None,
         }
@@ -157,10 +164,39 @@ impl AnswerEvent {
             | Self::Finish { .. }
             | Self::Usage(_)
             | Self::Energy(_)
+            | Self::SealedReasoning { .. }
             | Self::End
             | Self::Start
             | Self::Ping => 0,
         }
+    }
+
+    /// Returns the text that the event appends to a choice.
+    pub(crate) const fn text(&self) -> Option<&EscapedText> {
+        match self {
+            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => Some(text),
+            Self::ToolCallArguments { fragment, .. } => Some(fragment),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes of reasoning that only the provider can read: encrypted reasoning and signatures, which may
+    /// contain it.
+    #[must_use]
+    pub fn sealed_bytes(&self) -> usize {
+        match self {
+            Self::SealedReasoning { bytes } => *bytes,
+            Self::Reasoning { signature: Some(signature), .. } => signature.len(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the event with at most `max_bytes` of its text; `None` if nothing of it remains.
+    pub(crate) fn truncated(self, max_bytes: usize) -> Option<Self> {
+        let text = self.text()?.decoded();
+        let end = (0..=max_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end))?;
+        let text = text.get(..end).filter(|text| !text.is_empty())?;
+        Some(with_text(&self, text))
     }
 
     /// Returns true if the event has content: the first such event commits the answer.

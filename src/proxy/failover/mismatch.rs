@@ -185,10 +185,9 @@ impl FailoverRun<'_, '_> {
     /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_observation(observation);
-        // The offer reported the usage of only one choice, and the usage of this response is corrected. From now on,
-        // the choices are requested one by one if that is possible.
-        if observation.reports_partial_usage && self.request.has_separable_choices() {
-            self.mark_single_choice(offer);
+        if observation.exceeds_output_limit && offer.learned.record_output_excess() {
+            let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
+            tracing::warn!(name: "max_tokens_ignored", provider, model);
         }
     }
 

@@ -192,6 +192,7 @@ impl MessagesDecoder {
                 self.buffered_input_bytes += open.initial_input.as_ref().map_or(0, Bytes::len);
                 events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
             }
+            "redacted_thinking" => events.extend(sealed_event(block)),
             _ => {}
         }
         self.blocks.push(open);
@@ -355,6 +356,12 @@ fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
     if !text.is_empty() {
         events.push(AnswerEvent::Text { choice: 0, text, logprobs: None });
     }
+}
+
+/// Returns the event of a block of encrypted reasoning; `None` if it is empty.
+fn sealed_event(block: &[u8]) -> Option<AnswerEvent> {
+    let data = json_cursor::member_value(block, "data").and_then(json_cursor::string_body)?;
+    (!data.is_empty()).then_some(AnswerEvent::SealedReasoning { bytes: data.len() })
 }
 
 /// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent

@@ -50,6 +50,9 @@ fn translate_buffered(
     }
     let body = decode::without_byte_order_mark(body);
     let answer = DecodedAnswer::decode(ask, target, body.clone())?;
+    if answer.observation.exceeds_output_limit {
+        return messages::translate_buffered(ask, target, body);
+    }
     let finish =
         answer.choices.first().and_then(|candidate| candidate.finish_reason).unwrap_or(FinishReason::Stop);
     let trimmed = body_builder::shared_slice(&body, json::trim(&body)).unwrap_or_default();

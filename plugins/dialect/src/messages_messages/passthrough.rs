@@ -160,16 +160,31 @@ impl StreamPassthrough {
         seen: &EventMembers<'_>,
         out: &mut OutputBuffer,
     ) -> Result<(), UpstreamError> {
-        self.observer.push_decoded(
-            |events| self.decoder.decode_members(data, seen, events),
-            &mut OutputBuffer::default(),
-        )?;
+        let was_ended = self.observer.progress() == StreamProgress::Ended;
+        let mut shadow = OutputBuffer::default();
+        self.observer.push_decoded(|events| self.decoder.decode_members(data, seen, events), &mut shadow)?;
+        if !was_ended && self.observer.is_cut() {
+            return self.end_cut_answer(shadow, out);
+        }
         if self.observer.progress() > StreamProgress::Pending {
             // The start event is sent with the first content token, even if that token itself is hidden from the
             // client.
             out.0.extend(self.held_message_start.take());
         }
         self.forward_event(data, seen, out)
+    }
+
+    /// Ends an answer that exceeds its limit: the shadow translator has cut the event, so it writes its part of the
+    /// event (`shadow`) and the end.
+    fn end_cut_answer(&mut self, shadow: OutputBuffer, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if self.has_foreign_events {
+            // The shadow translator numbers the blocks in another way.
+            return Err(UpstreamError::invalid_model_output());
+        }
+        self.is_rescued = true;
+        (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
+        out.0.extend(shadow.0);
+        Ok(())
     }
 
     /// Forwards an event of the provider to the client, or holds it back.

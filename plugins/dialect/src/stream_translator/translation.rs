@@ -52,7 +52,7 @@ impl StreamTranslation for StreamTranslator {
             .filter(|_| !self.is_continuation)
             .map(|stated| stated.to_plausible_usage(&bounds, &counted))?;
         if self.progress >= StreamProgress::Finished {
-            choices::correct_usage(&mut usage, &self.choice_bytes);
+            choices::correct_usage(&mut usage, &self.choice_sizes);
         }
         Some(usage)
     }
@@ -62,15 +62,10 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn observation(&self) -> OfferObservation {
-        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
-        let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
-        let usage = self
-            .reported_usage
-            .filter(|_| !self.is_continuation && self.progress >= StreamProgress::Finished);
-        let usage = usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
-        let miscounted =
-            usage.is_some_and(|mut usage| choices::correct_usage(&mut usage, &self.choice_bytes));
-        OfferObservation { reasoning_name: self.decoder.reasoning_name(), reports_partial_usage: miscounted }
+        OfferObservation {
+            reasoning_name: self.decoder.reasoning_name(),
+            exceeds_output_limit: self.output_limit.is_exceeded(),
+        }
     }
 
     fn write_start(&mut self, out: &mut OutputBuffer) {
@@ -109,7 +104,7 @@ impl StreamTranslation for StreamTranslator {
         let mut usage =
             self.reported_usage.map_or(counted, |stated| stated.to_plausible_usage(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
-            choices::correct_usage(&mut usage, &self.choice_bytes);
+            choices::correct_usage(&mut usage, &self.choice_sizes);
         }
         // Before the end, the reported usage may be lower than the output so far.
         if self.progress < StreamProgress::Finished && usage.output < counted.output {

@@ -173,6 +173,7 @@ impl super::DialectWriter for ChatStreamWriter {
             | AnswerEvent::MessageStart { .. }
             | AnswerEvent::Usage(_)
             | AnswerEvent::Energy(_)
+            | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
             | AnswerEvent::End => {}
         }

@@ -258,6 +258,7 @@ impl super::DialectWriter for MessagesStreamWriter {
             AnswerEvent::Start
             | AnswerEvent::MessageStart { .. }
             | AnswerEvent::Energy(_)
+            | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
             | AnswerEvent::End => {}
         }

@@ -18,7 +18,13 @@ pub(super) async fn finish_stream(
     times: &mut StreamDeadlines,
 ) -> Result<WriteOutcome, AttemptError> {
     let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
-    answering.exchange.drain_in_background();
+    let is_cut = run.translation.as_deref().is_some_and(|reply| reply.observation().exceeds_output_limit);
+    // The rest of an answer that was cut is not read: the connection closes, and the provider stops.
+    if is_cut {
+        drop(answering)
+    } else {
+        answering.exchange.drain_in_background()
+    }
     settle::wait_for_ledger(run).await;
     Ok(write_end(run, &end).await)
 }

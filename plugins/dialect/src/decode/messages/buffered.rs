@@ -2,7 +2,8 @@
 
 use super::usage_counter::UsageCounter;
 use super::{
-    block_type, event_text, finish_event, input_as_text, malformed_error, push_text, tool_id_and_name,
+    block_type, event_text, finish_event, input_as_text, malformed_error, push_text, sealed_event,
+    tool_id_and_name,
 };
 use crate::classify;
 use crate::decode::MAX_TOOL_CALLS;
@@ -87,6 +88,7 @@ fn push_block(
             });
             *tool += 1;
         }
+        "redacted_thinking" => events.extend(sealed_event(block)),
         _ => {}
     }
     Ok(())

@@ -43,6 +43,8 @@ pub(super) struct DecodedItem {
     parts: Vec<DecodedPart>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
     announced: Vec<AnnouncedText>,
+    /// Bytes of the encrypted reasoning so far.
+    sealed_bytes: usize,
 }
 
 impl DecodedItem {
@@ -70,6 +72,7 @@ impl DecodedItem {
             has_started: false,
             parts: Vec::new(),
             announced: Vec::new(),
+            sealed_bytes: 0,
         })
     }
 
@@ -345,11 +348,22 @@ impl DecodedItem {
                 return arguments.map_or(Ok(()), |text| self.push_whole(key, text, None, context));
             }
             ItemKind::Message => &["content"],
-            ItemKind::Reasoning => &["content", "summary"],
+            ItemKind::Reasoning => {
+                self.record_sealed(item, context);
+                &["content", "summary"]
+            }
         };
         names.iter().try_for_each(|name| {
             json_cursor::member_value(item, name).map_or(Ok(()), |parts| self.push_parts(parts, context))
         })
+    }
+
+    /// Emits the size of the encrypted reasoning of an item once.
+    fn record_sealed(&mut self, item: &[u8], context: &mut OutputContext<'_>) {
+        let sealed = json_cursor::member_value(item, "encrypted_content").and_then(json_cursor::string_body);
+        let bytes = sealed.map_or(0, <[u8]>::len).saturating_sub(self.sealed_bytes);
+        self.sealed_bytes += bytes;
+        context.events.extend((bytes > 0).then_some(AnswerEvent::SealedReasoning { bytes }));
     }
 
     /// Emits what is missing of the parts of a complete item. Parts of unknown types are ignored.

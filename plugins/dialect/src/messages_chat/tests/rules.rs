@@ -354,7 +354,7 @@ fn buffered_bytes_of_a_stream_are_reported() {
     let input = event(json!({"type":"content_block_start","index":1,
         "content_block":{"type":"tool_use","id":"t","name":"f","input":{"a":long}}}));
     for client in [Dialect::Chat, Dialect::Messages] {
-        let body = json!({"model":"m","max_tokens":1,"stream":true,"messages":[{"role":"user","content":"hi"}],
+        let body = json!({"model":"m","max_tokens":100000,"stream":true,"messages":[{"role":"user","content":"hi"}],
             "tools":[]});
         let ask = admitted_request(client, body.to_string().as_bytes());
         let abilities = OfferCapabilities::default();

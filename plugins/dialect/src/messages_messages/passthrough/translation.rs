@@ -5,8 +5,9 @@ use crate::decode::BodyFormat;
 use crate::write::{messages, with_objects};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, DeliveredPart, Dialect, FinishReason, MeasuredEnergy, OutputBuffer, RescueMode,
-    StreamProgress, StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
+    ApiError, AttemptTarget, DeliveredPart, Dialect, FinishReason, MeasuredEnergy, OfferObservation,
+    OutputBuffer, RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    UpstreamErrorKind,
 };
 use penstock_http_wire::{error, sse};
 
@@ -103,6 +104,10 @@ impl StreamTranslation for StreamPassthrough {
 
     fn finish_reason(&self) -> Option<FinishReason> {
         self.observer.finish_reason()
+    }
+
+    fn observation(&self) -> OfferObservation {
+        self.observer.observation()
     }
 
     fn delivered_text(&mut self) -> Option<String> {

@@ -223,6 +223,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
             AnswerEvent::Start
             | AnswerEvent::Usage(_)
             | AnswerEvent::Energy(_)
+            | AnswerEvent::SealedReasoning { .. }
             | AnswerEvent::Ping
             | AnswerEvent::End => {}
         }
