@@ -47,6 +47,8 @@ pub struct CandidateSet {
     model: Arc<ModelState>,
     /// Token counts of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, TokenCount)>,
+    /// Maximum number of generated tokens that the reserve covers, if the request states none.
+    pub output_cap: Option<u64>,
     /// Caps on tokens that were lowered, by offer index: another offer of the same model may accept a higher cap.
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
@@ -138,6 +140,7 @@ impl CandidateSet {
                 AnswerModelName::AsSent => ask.model.clone(),
             },
             counts: Vec::new(),
+            output_cap: None,
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
             session: None,
@@ -330,8 +333,19 @@ impl CandidateSet {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
         let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|budget| budget.left));
-        let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
-        context_window::requested_output(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
+        let most = [left, offer.offer.max_output].into_iter().flatten().min();
+        let wanted = context_window::requested_output(ask, offer);
+        match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.offer.context_length) {
+            None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)),
+            Some(cap) => [Some(cap), most, wanted, self.preset_max_tokens(offer)].into_iter().flatten().min(),
+        }
+    }
+
+    fn preset_max_tokens(&self, offer: &OfferState) -> Option<u64> {
+        let mut preset = self.preset_parameters(offer).iter();
+        let (_, value) =
+            preset.find(|(name, _)| matches!(&**name, "max_tokens" | "max_completion_tokens"))?;
+        value.parse().ok()
     }
 
     fn remaining_window(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<ContextBudget> {

@@ -1,8 +1,9 @@
 //! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
-//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. Without
-//! `max_tokens`, the output is an estimate (`billing.reserve_output_tokens`); if the response is longer, the excess is
-//! charged too, and the account may get into debt.
+//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. A prepaid account
+//! that sends no `max_tokens` gets the largest one that its balance covers, at least `billing.reserve_output_tokens`, so
+//! that no answer costs more than was reserved. For other accounts the output is then an estimate
+//! (`billing.reserve_output_tokens`); if the response is longer, the excess is charged too.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveRequest};
@@ -10,7 +11,9 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, image_work};
 use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, TokenUsage, WorkDone, WorkUnit};
+use penstock_ledger::WalletBalance;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Filter that reserves the price of the most expensive candidate.
 pub struct ReserveCredits;
@@ -19,7 +22,7 @@ impl RequestFilter for ReserveCredits {
     const NAME: &'static str = "reserve";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
-        if let (Some(ask), Some(candidates)) = (&request.ask, &request.candidates) {
+        if let (Some(ask), Some(candidates)) = (&request.ask, &mut request.candidates) {
             request.hold =
                 Some(reserve_credits(request.exchange, ask, candidates, request.received_at).await?);
         }
@@ -34,10 +37,21 @@ pub fn highest_reservation(
     chosen: &CandidateSet,
     at: u64,
 ) -> ReserveRequest {
+    reservation_of(x, ask, chosen, at, x.config.settings.billing.reserve_output_tokens)
+}
+
+/// Returns the reservation if the output has `usual` tokens without a limit of the client.
+fn reservation_of(
+    x: &Exchange<'_>,
+    ask: &InferenceRequest,
+    chosen: &CandidateSet,
+    at: u64,
+    usual: u64,
+) -> ReserveRequest {
     let billing = &x.config.settings.billing;
     let mut most: Option<ReserveRequest> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
-        let done = max_work(offer, ask, billing.reserve_output_tokens);
+        let done = max_work(offer, ask, usual);
         let need = offer.pricing.reserve_request(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
@@ -52,24 +66,63 @@ pub fn highest_reservation(
     most.unwrap_or_default()
 }
 
-/// Reserves the price of the most expensive candidate.
+/// Reserves the price of the most expensive candidate. For a prepaid account, this limits the output of a request that
+/// states no limit.
 ///
 /// # Errors
 /// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
 async fn reserve_credits(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
-    chosen: &CandidateSet,
+    chosen: &mut CandidateSet,
     at: u64,
 ) -> Result<Hold, ApiError> {
-    let billing = &x.config.settings.billing;
-    let most = highest_reservation(x, ask, chosen, at);
+    let usual = x.config.settings.billing.reserve_output_tokens;
     let (principal, id) = (&x.principal, x.id.as_str());
     let (ledger, account, key) = (&x.app.ledger, &principal.account.id, &principal.public_id);
-    match billing.prepaid {
-        true => ledger.reserve_prepaid(account, key, id, most).await,
-        false => ledger.reserve(account, key, id, most, false),
+    if !x.config.settings.billing.prepaid {
+        return ledger.reserve(account, key, id, highest_reservation(x, ask, chosen, at), false);
     }
+    if ask.max_tokens.is_none() && ask.kind.spec().unit == WorkUnit::GeneratedTokens {
+        chosen.output_cap = Some(usual);
+        let affordable = affordable_output(x, ask, chosen, at);
+        // Another request may have reserved the balance meanwhile.
+        if affordable > usual
+            && let Ok(hold) =
+                ledger.reserve(account, key, id, reservation_of(x, ask, chosen, at, affordable), true)
+        {
+            chosen.output_cap = Some(affordable);
+            return Ok(hold);
+        }
+    }
+    ledger.reserve_prepaid(account, key, id, highest_reservation(x, ask, chosen, at)).await
+}
+
+/// Returns the largest number of output tokens that the balance covers, at most the largest output of the candidates.
+fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &CandidateSet, at: u64) -> u64 {
+    let balance = x.app.ledger.balance(&x.principal.account.id);
+    let covers = |output: u64| {
+        let need = reservation_of(x, ask, chosen, at, output);
+        let is_available =
+            |wallet: WalletBalance, amount: i64| wallet.amount.saturating_sub(wallet.held) >= amount;
+        is_available(balance.credits, need.credits)
+            || need.energy.is_some_and(|energy| is_available(balance.energy, energy))
+    };
+    let offers = chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
+    let largest = |offer: &Arc<OfferState>| {
+        let window = offer.offer.context_length;
+        offer.offer.max_output.unwrap_or(window).min(window)
+    };
+    let most = offers.map(largest).max().unwrap_or_default();
+    if covers(most) {
+        return most;
+    }
+    let (mut covered, mut excess) = (0, most);
+    while excess - covered > 1 {
+        let middle = covered + (excess - covered) / 2;
+        if covers(middle) { covered = middle } else { excess = middle }
+    }
+    covered
 }
 
 /// Returns the maximum work of an offer for a request.
