@@ -16,8 +16,6 @@ use choice_content::{ChoiceContent, EmittedChannels};
 use members::{ChoiceMembers, ChunkMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
-use penstock_json_scan::json;
-use std::convert::Infallible;
 use std::ops::Range;
 use text_emitter::TextEmitter;
 
