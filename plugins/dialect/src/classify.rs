@@ -2,8 +2,11 @@
 //!
 //! Only common words of a provider's message are passed on: no address, key or id, and no words from the request.
 
+#[cfg(test)]
+mod engine_failure_tests;
 mod error_signals;
 mod failed_request;
+mod field_names;
 #[cfg(test)]
 mod in_band_tests;
 mod inline_media;
@@ -25,6 +28,7 @@ mod token_numbers;
 mod truncated_call_tests;
 mod truncated_calls;
 mod unknown_member;
+mod vocabulary;
 #[cfg(test)]
 mod wording_tests;
 
@@ -83,13 +87,14 @@ fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedR
     if about.is_length_failure(may_exceed) || about.is_history_failure() || about.is_output_cap_failure() {
         return client_error(&about, status, body, model_window, request.sent);
     }
-    let failed = UpstreamError::new(UpstreamErrorKind::Status(status));
     let is_about_calls = about.is_call_failure();
     if (is_about_calls || status == 500) && truncated_calls::find_truncated_call(request.sent).is_some() {
         let refusal = truncated_calls::call_error(request.client);
         return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
     }
-    failed
+    let refused_members =
+        if matches!(status, 500 | 501) { about.unsupported_members() } else { RefusedMembers::NONE };
+    UpstreamError { refused_members, ..UpstreamError::new(UpstreamErrorKind::Status(status)) }
 }
 
 /// Returns the client error of a response.

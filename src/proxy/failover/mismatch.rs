@@ -238,6 +238,10 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
         Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::Caller => {
             Some(fault.refused_members)
         }
+        // Some engines report a member that they do not support as a failure of their own.
+        Err(AttemptError::Fault(fault)) if fault.refused_members != RefusedMembers::NONE => {
+            Some(fault.refused_members)
+        }
         _ => None,
     }
 }

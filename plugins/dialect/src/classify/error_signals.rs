@@ -1,9 +1,10 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
+use super::field_names::protocol_path;
 use super::phrases::{
     BUSY_PHRASES, CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES,
     HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES,
-    UNKNOWN_MEMBER_PHRASES, WINDOW_PHRASES,
+    RECEIVED_PHRASES, UNKNOWN_MEMBER_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULES, WINDOW_PHRASES,
 };
 use super::token_numbers::number_after;
 use super::unknown_member;
@@ -81,9 +82,33 @@ impl ErrorSignals {
         self.codes.iter().any(|stated| stated == code)
     }
 
-    /// Returns true if an engine failed because of a history or content that it cannot read.
+    /// Returns true if an engine failed because of a history, content or value that it cannot read.
     pub(super) fn is_history_failure(&self) -> bool {
-        self.contains_any(HISTORY_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+        let about = self.contains_any(HISTORY_PHRASES) || self.has_refused_value();
+        about && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    /// Returns true if the error names a field, the values that it may have, and another value that was received. The
+    /// limit on generated tokens is no such field, because the engine may have computed it.
+    fn has_refused_value(&self) -> bool {
+        let is_refused = |name: &&&str| {
+            word_positions(&self.text, name).any(|at| {
+                let rest = self.text.get(at + name.len()..).unwrap_or_default();
+                let rest =
+                    rest.lines().next().unwrap_or_default().trim_start_matches(['`', '\'', '"', ':', ' ']);
+                let is_rule = VALUE_RULES.iter().any(|rule| rest.starts_with(rule));
+                is_rule && RECEIVED_PHRASES.iter().any(|phrase| rest.contains(phrase))
+            })
+        };
+        CLIENT_FIELDS.iter().filter(|name| !name.ends_with("_tokens")).any(|name| is_refused(&name))
+    }
+
+    /// Returns the members added by the gateway that a failed engine names as not supported.
+    pub(super) fn unsupported_members(&self) -> RefusedMembers {
+        if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(OUT_OF_MEMORY_PHRASES) {
+            return RefusedMembers::NONE;
+        }
+        RefusedMembers::Named(self.named_extra_members())
     }
 
     /// Returns true if an engine failed because of a limit on generated tokens above its own.
@@ -136,7 +161,8 @@ impl ErrorSignals {
             let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
             named.min().map(|(_, name)| name.to_owned())
         };
-        self.param.clone().or_else(first)
+        let param = self.param.as_deref().and_then(protocol_path);
+        param.map(str::to_owned).or_else(first)
     }
 
     /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a name.

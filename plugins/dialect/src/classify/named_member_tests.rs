@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::classify_error;
-use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers};
+use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers, UpstreamErrorKind};
 use serde_json::{Value, json};
 
 fn refused(status: u16, body: &Value) -> RefusedMembers {
@@ -95,6 +95,27 @@ fn prose_has_blanks_instead_of_underscores() {
         assert!(named(400, &json!({"error": {"message": sentence}})).contains(extra), "{sentence}");
     }
     assert!(named(500, &json!({"error": {"message": "stream options"}})).is_empty());
+}
+
+#[test]
+fn a_failed_engine_may_name_a_member_that_it_does_not_support() {
+    for (sentence, extra) in [
+        ("stream_options is not implemented", ExtraMember::StreamOptions),
+        ("create() got an unexpected keyword argument 'stream_options'", ExtraMember::StreamOptions),
+        ("response format verbose_json is not supported", ExtraMember::MediaFormat),
+        ("reasoning_effort unsupported", ExtraMember::Effort),
+    ] {
+        for status in [500, 501] {
+            let body = json!({"error": {"message": sentence}});
+            let error = classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}");
+            assert_eq!(error.kind, UpstreamErrorKind::Status(status), "{sentence}");
+            assert!(named(status, &body).contains(extra), "{sentence}");
+        }
+        assert!(named(503, &json!({"error": {"message": sentence}})).is_empty(), "{sentence}");
+    }
+    for sentence in ["stream_options failed", "CUDA error: operation not supported in stream_options"] {
+        assert!(named(500, &json!({"error": {"message": sentence}})).is_empty(), "{sentence}");
+    }
 }
 
 #[test]

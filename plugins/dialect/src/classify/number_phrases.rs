@@ -26,6 +26,9 @@ pub(super) const INPUT_NAMES: &[&str] = &[
     "input tokens",
     "input_tokens",
     "input token count",
+    "input token number",
+    "input_ids length",
+    "length of the sequence",
     "requested tokens",
     "number of tokens",
     "num_tokens",
@@ -61,6 +64,7 @@ pub(super) const WINDOW_NUMBER_PREFIXES: &[&str] = &[
     "must have less than ",
     "model with ",
     "while limit is ",
+    "tokens, limit ",
     "`max_length` is set to ",
 ];
 /// Names of the context window.
@@ -92,6 +96,7 @@ pub(super) const INPUT_NUMBER_PREFIXES: &[&str] = &[
     "input_ids is ",
     "prompt_len (",
     "too long: ",
+    "too large for model: ",
     "the input (",
     "input (",
     "prompt length (",

@@ -2,6 +2,15 @@
 
 /// Phrases about the context window.
 pub(super) const WINDOW_PHRASES: &[&str] = &[
+    "context shift is disabled",
+    "input_length_error",
+    "exceeded the maximum length",
+    "exceeds the maximum length",
+    "request is too long for the model",
+    "request too large for model",
+    "input_ids length",
+    "input token number",
+    "maximum length of the model",
     "max_input_len",
     "maximum input length",
     "maximum model length",
@@ -70,6 +79,9 @@ pub(super) const CONTENT_PHRASES: &[&str] = &[
 ];
 /// Phrases of an excess. A failed engine blames the request only if its message has one of them and a window phrase.
 pub(super) const EXCESS_PHRASES: &[&str] = &[
+    "context shift is disabled",
+    "over the",
+    "input_length_error",
     "exceed",
     "too long",
     "too large",
@@ -168,6 +180,19 @@ pub(super) const CALL_PHRASES: &[&str] = &[
 ];
 /// Phrases of engines for a history that their template rejects, or for content that they cannot read.
 pub(super) const HISTORY_PHRASES: &[&str] = &[
+    "can only get item pairs from a mapping",
+    "has no attribute 'items'",
+    "object must be str, bytes or bytearray, not",
+    "keyerror: 'content'",
+    "keyerror: 'role'",
+    "keyerror: 'arguments'",
+    "keyerror: 'function'",
+    "keyerror: 'name'",
+    "type undefined is not json serializable",
+    "unhashable type:",
+    "no messages provided",
+    "messages is empty",
+    "messages list is empty",
     "roles must alternate",
     "messages must alternate",
     "system message must be",
@@ -205,8 +230,12 @@ pub(super) const HISTORY_PHRASES: &[&str] = &[
     "failed to apply prompt template",
     "failed to convert schema to grammar",
     "unrecognized schema",
-    "failed to parse grammar:",
+    "failed to parse grammar",
     "failed to compile grammar:",
+    "features not supported by xgrammar",
+    "unsupported json schema",
+    "unknown json schema type",
+    "json schema conversion failed",
     "unable to generate parser for this template",
     "invalid grammar",
     "invalid schema",
@@ -227,7 +256,27 @@ pub(super) const HISTORY_PHRASES: &[&str] = &[
     "cannot identify image file",
     "failed to decode image",
     "invalid base64",
+    "incorrect padding",
     "invalid image",
+    "image input is not supported",
+    "audio input is not supported",
+    "missing data required for image input",
+    "missing data required for audio input",
+    "image too small",
+    "aspect ratio must be",
+    "image file is truncated",
+    "broken data stream when reading image",
+    "format not recognised",
+    "format not recognized",
+    "failed to load audio",
+    "failed to decode audio",
+    "error opening <_io.bytesio",
+    "libsndfileerror",
+    "invalid data found when processing input",
+    "maximum clip duration",
+    "stop cannot contain an empty string",
+    "out of vocabulary",
+    "out-of-vocab",
 ];
 /// Names of the limit on generated tokens.
 pub(super) const OUTPUT_CAP_NAMES: &[&str] = &[
@@ -291,6 +340,22 @@ pub(super) const UNKNOWN_MEMBER_PHRASES: &[&str] = &[
     "additional properties",
     "additionalproperties",
 ];
+/// Phrases of a failed engine about a member that it does not support.
+pub(super) const UNSUPPORTED_MEMBER_PHRASES: &[&str] = &[
+    "not implemented",
+    "not supported",
+    "not permitted",
+    "not allowed",
+    "unsupported",
+    "unexpected keyword argument",
+    "got an unexpected",
+    "unrecognized",
+    "unknown",
+];
+/// Phrases between the name of a field and the values that it may have.
+pub(super) const VALUE_RULES: &[&str] = &["must be", "must not", "should be", "has to be", "cannot be"];
+/// Phrases before a value that the engine received.
+pub(super) const RECEIVED_PHRASES: &[&str] = &["got ", "received ", "given "];
 /// Field names that may be shown to the client.
 pub(super) const CLIENT_FIELDS: &[&str] = &[
     "max_completion_tokens",

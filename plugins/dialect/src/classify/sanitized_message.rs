@@ -1,9 +1,11 @@
 //! Sanitized error message of a provider, for the client and the log.
 //!
-//! Each word is checked: addresses, paths, keys, ids and everything that is not plain text are removed, and so is every
-//! word that occurs in the request, except common words of error messages.
+//! Each word is checked: only common words of technical English, names of the protocol and numbers remain. Of these, every
+//! word that occurs in the request is removed, except common words of error messages.
 
+use super::field_names::protocol_path;
 use super::inline_media::is_inline_media;
+use super::vocabulary;
 use penstock_json_scan::json;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -40,13 +42,21 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
 pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
     let message = provider_message(body)?;
     let texts = request_texts(request)?;
-    let texts = RequestTexts::new(&texts);
+    let texts = RequestTexts::new(&texts, request);
     let mut words: Vec<&str> = Vec::new();
     let flat = without_brackets(&message);
-    for word in flat.split_whitespace() {
-        if is_safe_word(word, &texts) {
+    let all: Vec<&str> = flat.split_whitespace().collect();
+    for (index, word) in all.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| all.get(before)).copied().unwrap_or_default();
+        if is_safe_word(word, &texts)
+            && !is_in_number_list(&all, index)
+            && !is_identifying_number(before, word)
+        {
             words.push(word);
-        } else if words.last() != Some(&ELLIPSIS) {
+            continue;
+        }
+        words.extend(known_start(word));
+        if words.last() != Some(&ELLIPSIS) {
             words.push(ELLIPSIS);
         }
     }
@@ -56,6 +66,11 @@ pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
     if words.iter().filter(|word| **word != ELLIPSIS).count() < 2 {
         return None;
     }
+    Some(join_words(&words))
+}
+
+/// Joins words with blanks, up to the maximum length of a message.
+fn join_words(words: &[&str]) -> String {
     let mut sentence = String::new();
     for word in words {
         if sentence.chars().count() + word.chars().count() > MAX_MESSAGE_CHARS {
@@ -67,7 +82,7 @@ pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
         }
         sentence.push_str(word);
     }
-    Some(sentence)
+    sentence
 }
 
 /// Returns the start of the message in a body.
@@ -94,12 +109,24 @@ fn inner_message(message: &str) -> Option<String> {
     rest.split_once('\'').map(|(message, _)| message.to_owned())
 }
 
+/// Returns the error of the provider behind another gateway, which has it in `metadata.raw`.
+fn raw_message(members: &serde_json::Map<String, Value>, depth: u8) -> Option<String> {
+    let raw = members.get("metadata")?.get("raw")?.as_str()?;
+    match serde_json::from_str::<Value>(raw) {
+        Ok(value) => find_message(&value, depth + 1),
+        Err(_) => Some(raw.to_owned()),
+    }
+}
+
 /// Returns the message in any known error format. If the format states the path of the field separately, the path comes
 /// first.
 fn find_message(value: &Value, depth: u8) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Object(members) if depth < 4 => {
+            if let Some(message) = raw_message(members, depth) {
+                return Some(message);
+            }
             let message = MESSAGE_NAMES
                 .iter()
                 .filter_map(|name| members.get(*name))
@@ -134,7 +161,8 @@ fn field_path(loc: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// Removes text in braces, and text in brackets that contains an assignment: it consists of values, not of words.
+/// Removes text in braces, and text in brackets that contains an assignment or more numbers than a range: it consists of
+/// values, not of words.
 fn without_brackets(message: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -145,7 +173,10 @@ fn without_brackets(message: &str) -> String {
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
             '[' if depth == 0
-                && after.split(']').next().is_some_and(|inside| inside.contains(['=', '{', '\''])) =>
+                && after
+                    .split(']')
+                    .next()
+                    .is_some_and(|inside| inside.contains(['=', '{', '\'']) || is_number_list(inside)) =>
             {
                 rest = after.split_once(']').map_or("", |(_, rest)| rest);
                 out.push_str(" \u{2026} ");
@@ -234,6 +265,21 @@ fn is_word(text: &[u8]) -> bool {
     !text.is_empty() && text.len() <= MAX_WORD_BYTES && text.iter().all(is_part)
 }
 
+/// Returns the keys of all objects of a JSON document, escaped as they are.
+fn object_keys(json: &[u8]) -> HashSet<&[u8]> {
+    let mut keys = HashSet::new();
+    let mut at = 0;
+    while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+        let start = at + found;
+        let Some(end) = json::string_end(json, start) else { break };
+        at = end;
+        if json.get(json::skip_space(json, end)) == Some(&b':') {
+            keys.extend(json.get(start + 1..end - 1));
+        }
+    }
+    keys
+}
+
 /// Appends the text inside a JSON string. JSON inside it, such as the arguments of a call, may escape letters once more.
 fn push_text(inside: &[u8], out: &mut String) {
     let text = json::unescape_lossy(inside).unwrap_or_default();
@@ -271,12 +317,89 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
         return word.chars().count() <= 3 && !word.contains('/');
     }
     let lower = core.to_lowercase();
-    let named = super::error_signals::is_field(core) || crate::parameters::is_known(core);
-    is_plain_word(word, core) && (named || is_neutral(&lower) || !texts.contain(&lower))
+    if protocol_path(core) == Some(core) {
+        return is_plain_word(word, core);
+    }
+    let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+    let is_known = is_number
+        || vocabulary::is_common(&lower)
+        || core
+            .chars()
+            .all(|letter| is_unspaced(letter) || letter.is_ascii_punctuation() || !letter.is_alphabetic())
+        || texts.has_key(core);
+    is_plain_word(word, core) && (is_neutral(&lower) || is_known && !texts.contain(&lower))
 }
 
+/// Returns the start of a path up to a name that is not of the protocol.
+fn known_start(word: &str) -> Option<&str> {
+    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    core.contains(['.', '[']).then(|| protocol_path(core)).flatten()
+}
+
+/// Returns the digits of a word that is a number.
+fn number_digits(word: &str) -> Option<usize> {
+    let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let is_number =
+        !core.is_empty() && core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+    is_number.then(|| core.bytes().filter(u8::is_ascii_digit).count())
+}
+
+/// Returns true for one of at least three numbers in a row, which may be the tokens of a text.
+fn is_in_number_list(words: &[&str], index: usize) -> bool {
+    let is_number = |at: usize| words.get(at).is_some_and(|word| number_digits(word).is_some());
+    let before = (0..index).rev().take_while(|at| is_number(*at)).take(2).count();
+    let after = (index + 1..words.len()).take_while(|at| is_number(*at)).take(2).count();
+    is_number(index) && before + after >= 2
+}
+
+/// Returns true for the inside of brackets with numbers that are no range.
+fn is_number_list(inside: &str) -> bool {
+    let mut numbers = inside.split(',').map(|part| part.trim().parse::<f64>());
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(Ok(first)), Some(Ok(second)), None) => second < first,
+        (Some(Ok(_)), Some(Ok(_)), Some(_)) => true,
+        _ => false,
+    }
+}
+
+/// Returns true for a number that may be that of an account: behind a word such as "account", or with many digits and
+/// not behind a word of a comparison.
+fn is_identifying_number(before: &str, word: &str) -> bool {
+    let Some(digits) = number_digits(word) else { return false };
+    let before = before.to_lowercase();
+    let name = before.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let is_owner = OWNER_WORDS.contains(&name) && digits >= MIN_OWNER_DIGITS;
+    is_owner || digits >= MIN_LONG_DIGITS && !COMPARISON_WORDS.contains(&before.as_str())
+}
+
+/// Words before a number that belongs to somebody.
+const OWNER_WORDS: [&str; 16] = [
+    "account",
+    "client",
+    "customer",
+    "id",
+    "key",
+    "org",
+    "organisation",
+    "organization",
+    "phone",
+    "pin",
+    "project",
+    "subscription",
+    "team",
+    "tenant",
+    "user",
+    "workspace",
+];
+/// Minimum digits of a number of an owner, and of a number that may be one behind any word.
+const MIN_OWNER_DIGITS: usize = 3;
+const MIN_LONG_DIGITS: usize = 8;
+/// Words before a limit.
+const COMPARISON_WORDS: [&str; 12] =
+    ["than", "to", "most", "least", "exceed", "exceeds", "between", "<", ">", "<=", ">=", "="];
+
 /// Returns true for a common word, or for such words joined by slashes.
-fn is_neutral(word: &str) -> bool {
+pub(super) fn is_neutral(word: &str) -> bool {
     let is_common = |word: &str| word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "));
     word.split('/').all(is_common)
 }
@@ -284,7 +407,7 @@ fn is_neutral(word: &str) -> bool {
 /// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
 fn is_plain_word(word: &str, core: &str) -> bool {
     let length = core.chars().count();
-    let field = super::error_signals::is_field(core);
+    let field = protocol_path(core) == Some(core);
     let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
         && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
     let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');
@@ -318,15 +441,23 @@ struct RequestTexts<'t> {
     /// Words of at least [`MIN_PART_LETTERS`] bytes, so that a word of a message can be looked up without a pass over
     /// the text.
     words: HashSet<&'t str>,
+    /// Keys of the request's objects.
+    keys: HashSet<&'t [u8]>,
 }
 
 /// Minimum bytes of a part of a word that is compared with the request.
 const MIN_PART_LETTERS: usize = 4;
 
 impl<'t> RequestTexts<'t> {
-    fn new(text: &'t str) -> Self {
+    fn new(text: &'t str, request: &'t [u8]) -> Self {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
-        Self { text, words: words.filter(|word| word.len() >= MIN_PART_LETTERS).collect() }
+        let words = words.filter(|word| word.len() >= MIN_PART_LETTERS).collect();
+        Self { text, words, keys: object_keys(request) }
+    }
+
+    /// Returns true if an object of the request has this key.
+    fn has_key(&self, word: &str) -> bool {
+        self.keys.contains(word.as_bytes())
     }
 
     /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats

@@ -59,3 +59,61 @@ fn a_prompt_in_a_script_without_blanks_is_compared_by_pairs_of_letters() {
     let message = about(&call, "Invalid content: \u{5f20}\u{4f1f}");
     assert!(!message.contains('\u{5f20}'), "{message}");
 }
+
+#[test]
+fn no_name_of_a_machine_an_account_or_a_secret_is_passed_on() {
+    let lead = "The model's provider does not accept this request: ";
+    for (message, expected) in [
+        (
+            "Connection to llama-prod-service refused by redis-master in namespace inference",
+            "Connection to \u{2026} refused by \u{2026} in namespace inference",
+        ),
+        (
+            "Your organization acme-gmbh is not verified; project phoenix",
+            "Your organization \u{2026} is not verified; project",
+        ),
+        (
+            "Account 123456789 and customer 4915112345 are blocked",
+            "Account \u{2026} and customer \u{2026} are blocked",
+        ),
+        ("The value 4915112345 is not valid", "The value \u{2026} is not valid"),
+        (
+            "Invalid value qwertzuiopasdfghjkl for header X-Api-Key secretpassword",
+            "Invalid value \u{2026} for header",
+        ),
+        ("Invalid prompt tokens: [9906, 1917, 0]", "Invalid prompt tokens:"),
+        ("Invalid prompt tokens: [9906, 1917]", "Invalid prompt tokens:"),
+        ("Invalid prompt tokens 9906, 1917, 0, 358 here", "Invalid prompt tokens \u{2026} here"),
+        ("Range of max_tokens should be [1, 4096]", "Range of max_tokens should be [1, 4096]"),
+        (
+            "messages[0].content.JohnSmith: Input should be valid",
+            "messages[0].content \u{2026} Input should be valid",
+        ),
+        ("the value must not be greater than 2147483647", "the value must not be greater than 2147483647"),
+    ] {
+        assert_eq!(passed_on("x", message).strip_prefix(lead), Some(expected), "{message}");
+    }
+    let routed = json!({"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "{\"error\":{\"message\":\"tools are not supported by this endpoint\"}}", "provider_name": "Foo"}}});
+    let error = classify_error(Dialect::Chat, 400, None, routed.to_string().as_bytes(), 0, b"{}");
+    let message = error.api_error.unwrap().message;
+    assert!(message.ends_with("tools are not supported by this endpoint"), "{message}");
+}
+
+#[test]
+fn only_a_name_of_the_protocol_is_passed_on_as_param() {
+    let param = |param: &str| {
+        let body = json!({"error": {"message": "This is a bad thing", "param": param}}).to_string();
+        let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 0, b"{}");
+        error.api_error.unwrap().param.map(String::from)
+    };
+    for (given, expected) in [
+        ("vllm.internal.example", None),
+        ("John_Smith.has_hiv", None),
+        ("messages[0].content.John", Some("messages[0].content")),
+        ("messages.1.role", Some("messages.1.role")),
+        ("top_k", Some("top_k")),
+        ("input", Some("input")),
+    ] {
+        assert_eq!(param(given).as_deref(), expected, "{given}");
+    }
+}

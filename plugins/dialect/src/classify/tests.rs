@@ -276,7 +276,7 @@ fn a_providers_message_is_passed_on_without_internal_details() {
     let lead = "The model's provider does not accept this request";
     for (body, sentence) in [
         (r#"{"error":{"message":"temperature must be less than 1.5"}}"#, "temperature must be less than 1.5"),
-        (r#"{"detail":[{"loc":["body","x"],"msg":"Input should be a valid list","input":"secret plan"}]}"#, "x: Input should be a valid list"),
+        (r#"{"detail":[{"loc":["body","x"],"msg":"Input should be a valid list","input":"secret plan"}]}"#, "… Input should be a valid list"),
         (r#"{"message":"Invalid image"}"#, "Invalid image"),
         (r#"{"error":"The tool lookup_salary has no description"}"#, "The tool … has no description"),
         (r#"{"error":{"message":"Cannot parse 'secret plan' of Jane Doe, account 4711, as JSON"}}"#, "Cannot parse … of … account … as JSON"),
