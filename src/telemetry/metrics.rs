@@ -38,6 +38,7 @@ pub struct MetricsRegistry {
     retries_left: IntGauge,
     reloads: IntCounterVec,
     overstated_usage: IntCounterVec,
+    understated_usage: IntCounterVec,
     images_dropped: IntCounter,
     clock_lead_seconds: IntGauge,
     fleet: FleetMetrics,
@@ -120,6 +121,12 @@ impl MetricsRegistry {
                 "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
                 &["provider", "model", "figure"],
             )?,
+            understated_usage: register_counter(
+                &r,
+                "penstock_usage_understated_total",
+                "Answers whose provider reported fewer tokens than their text has; the gateway's own count is charged.",
+                &["provider", "model"],
+            )?,
             images_dropped: register(
                 &r,
                 IntCounter::new(
@@ -193,6 +200,11 @@ impl MetricsRegistry {
     /// Counts an answer whose provider reported impossible tokens or energy.
     pub fn count_overstated_usage(&self, provider: &str, model: &str, figure: &str) {
         self.overstated_usage.with_label_values(&[provider, model, figure]).inc();
+    }
+
+    /// Counts an answer whose provider reported fewer tokens than its text has.
+    pub fn count_understated_usage(&self, provider: &str, model: &str) {
+        self.understated_usage.with_label_values(&[provider, model]).inc();
     }
 
     /// Counts images that were evicted from the store before they expired.

@@ -112,7 +112,7 @@ async fn missing_usage_is_counted_and_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_usage_of_nothing_is_not_replaced_by_a_guess() {
+async fn a_usage_of_nothing_is_replaced_by_the_gateways_count() {
     let mut body = completion("Hello");
     body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
     let streamed = vec![sse(), role(), text("Hello"), finish("stop"), usage(0, 0), done(), ScriptStep::End];
@@ -124,10 +124,35 @@ async fn a_usage_of_nothing_is_not_replaced_by_a_guess() {
             running.chat().await
         };
         let charges = of(&running, "settle").await;
-        assert_eq!((charges.len(), charges[0]["amount"].as_i64()), (1, Some(0)));
-        assert!(charges[0].get("counted").is_none());
-        assert_eq!(balance(&running), 0);
+        assert_eq!((charges.len(), charges[0]["counted"].as_bool()), (1, Some(true)));
+        assert!(charges[0]["amount"] != 0 && charges[0]["output"] == 2, "{charges:?}");
+        let metrics = running.admin().get("/metrics").await.text();
+        let line = "penstock_usage_understated_total{model=\"m\",provider=\"a\"} 1";
+        assert!(metrics.contains(line), "{metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_usage_of_nothing_does_not_replace_an_earlier_one() {
+    let script = vec![
+        sse(),
+        role(),
+        text("Hello"),
+        finish("stop"),
+        usage(11, 7),
+        usage(0, 0),
+        done(),
+        ScriptStep::End,
+    ];
+    let (_provider, running) = one(script).await;
+    running.chat_stream().await;
+    let charges = of(&running, "settle").await;
+    assert_eq!(
+        (charges[0]["input"].as_u64(), charges[0]["output"].as_u64()),
+        (Some(11), Some(7)),
+        "{charges:?}"
+    );
+    assert!(charges[0].get("counted").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -231,7 +231,7 @@ impl InferenceRequest {
         text.saturating_add(images).saturating_add(template)
     }
 
-    /// Upper bounds of the usage that a provider may report, without the bound by delivered bytes.
+    /// Bounds of the usage that a provider may report, without those by delivered bytes.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
@@ -239,7 +239,18 @@ impl InferenceRequest {
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
         let output = cap.saturating_mul(self.generations());
         let undelivered = cap.saturating_mul(self.generations().saturating_sub(u64::from(self.n.max(1))));
-        UsageBounds { input: self.max_input_tokens_within(window), output, delivered: u64::MAX, undelivered }
+        let (input, least_input) = (self.max_input_tokens_within(window), self.min_input_tokens(window));
+        UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
+    }
+
+    /// Lower bound of the prompt tokens. Embedding and rerank models may cut each input, so only none of it is too low.
+    fn min_input_tokens(&self, window: u64) -> u64 {
+        let least = UsageBounds::min_tokens(self.prompt_bytes).min(window);
+        match &self.task {
+            InferenceTask::Chat | InferenceTask::Complete(_) => least,
+            InferenceTask::Embed(_) | InferenceTask::Rerank(_) => least.min(1),
+            _ => 0,
+        }
     }
 
     /// Upper bound of the prompt tokens that a model with this context window can read: each prompt of a text

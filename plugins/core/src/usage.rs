@@ -12,17 +12,25 @@ pub enum UsageSource {
     Gateway,
     /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow.
     Overstated,
+    /// Counted by the gateway, because the provider reported less than [`UsageBounds`] allow, such as nothing.
+    Understated,
 }
 
 impl UsageSource {
     /// True if the gateway counted, for any reason.
     #[must_use]
     pub const fn is_gateway(self) -> bool {
-        matches!(self, Self::Gateway | Self::Overstated)
+        matches!(self, Self::Gateway) || self.is_implausible()
+    }
+
+    /// True if the provider reported a usage that the gateway does not believe.
+    #[must_use]
+    pub const fn is_implausible(self) -> bool {
+        matches!(self, Self::Overstated | Self::Understated)
     }
 }
 
-/// Upper bounds of the usage that a provider may report for one answer, from the request and the delivered data.
+/// Bounds of the usage that a provider may report for one answer, from the request and the delivered data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageBounds {
     /// Maximum number of prompt tokens.
@@ -33,6 +41,10 @@ pub struct UsageBounds {
     pub delivered: u64,
     /// Generated tokens of candidates that are not delivered: `best_of` asks for more texts than are returned.
     pub undelivered: u64,
+    /// Minimum number of prompt tokens.
+    pub least_input: u64,
+    /// Minimum number of generated tokens, from the delivered bytes; 0 before the end of an answer.
+    pub least_output: u64,
 }
 
 /// Part of an answer that its client has received.
@@ -72,6 +84,15 @@ impl UsageBounds {
             .unwrap_or(usize::MAX)
             .saturating_mul(Self::MAX_TOKEN_BYTES)
             .saturating_add(Self::EXTRA_OUTPUT_BYTES)
+    }
+
+    /// Bytes of a token above those of any vocabulary, for the minimum number of tokens of a text.
+    const MIN_TOKENS_DIVISOR: usize = 256;
+
+    /// Minimum number of tokens in `bytes` bytes of text: at least 1 for any text.
+    #[must_use]
+    pub fn min_tokens(bytes: usize) -> u64 {
+        u64::try_from(bytes.div_ceil(Self::MIN_TOKENS_DIVISOR)).unwrap_or(u64::MAX)
     }
 
     /// Maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls` tool calls: a
@@ -133,8 +154,8 @@ impl TokenUsage {
     }
 }
 
-/// Usage reported by a provider, which may omit one half: the input counts or the output counts. A reported zero is a
-/// report; the gateway counts a missing half itself.
+/// Usage reported by a provider, which may omit one half: the input counts or the output counts. The gateway counts a
+/// missing half itself, and one that is implausible, such as zero tokens of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// Prompt tokens, cached ones included.
@@ -154,31 +175,37 @@ impl ReportedUsage {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
-    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half.
+    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half, except
+    /// a zero.
     #[must_use]
     pub fn updated_by(self, later: Self) -> Self {
         let (input, cached) = match later.input {
-            Some(input) => (Some(input), later.cached),
-            None => (self.input, self.cached),
+            Some(input) if input > 0 || self.input.is_none() => (Some(input), later.cached),
+            _ => (self.input, self.cached),
         };
         let (output, reasoning) = match later.output {
-            Some(output) => (Some(output), later.reasoning),
-            None => (self.output, self.reasoning),
+            Some(output) if output > 0 || self.output.is_none() => (Some(output), later.reasoning),
+            _ => (self.output, self.reasoning),
         };
         Self { input, cached, output, reasoning }
     }
 
-    /// Replaces a half (input or output) that is missing or beyond its bound by the gateway's count, and marks the
+    /// Replaces a half (input or output) that is missing or outside of its bounds by the gateway's count, and marks the
     /// source.
     #[must_use]
     pub fn to_plausible_usage(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered.saturating_add(bounds.undelivered));
+        let least = (bounds.least_input.min(bounds.input), bounds.least_output.min(most));
+        let is_low = self.input.is_some_and(|input| input < least.0)
+            || self.output.is_some_and(|output| output < least.1);
         // More cached tokens than prompt tokens are impossible.
-        let input = self.input.filter(|input| *input <= bounds.input && self.cached <= *input);
-        let output = self.output.filter(|output| *output <= most);
-        let doubted = [input != self.input, output != self.output];
+        let is_cached = |input: &u64| self.cached <= *input;
+        let input = self.input.filter(|input| (least.0..=bounds.input).contains(input)).filter(is_cached);
+        let output = self.output.filter(|output| (least.1..=most).contains(output));
+        let is_doubted = input != self.input || output != self.output;
         let source = match (input, output) {
-            _ if doubted.contains(&true) => UsageSource::Overstated,
+            _ if is_doubted && is_low => UsageSource::Understated,
+            _ if is_doubted => UsageSource::Overstated,
             (Some(_), Some(_)) => UsageSource::Provider,
             _ => counted.source,
         };
@@ -274,9 +301,48 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_half_is_counted_and_a_stated_nought_stays() {
+    fn a_half_below_its_bound_is_counted_and_says_so() {
+        let counted = TokenUsage::estimate(600, 300);
+        let bounds = UsageBounds {
+            input: 700,
+            output: 500,
+            delivered: 400,
+            undelivered: 0,
+            least_input: UsageBounds::min_tokens(600),
+            least_output: UsageBounds::min_tokens(300),
+        };
+        let usage = |input, output| {
+            let reported =
+                ReportedUsage { input: Some(input), output: Some(output), ..ReportedUsage::default() };
+            let usage = reported.to_plausible_usage(&bounds, &counted);
+            (usage.input, usage.output, usage.source)
+        };
+        assert_eq!(usage(3, 2), (3, 2, UsageSource::Provider));
+        assert_eq!(usage(0, 0), (150, 75, UsageSource::Understated));
+        assert_eq!(usage(2, 75), (150, 75, UsageSource::Understated));
+        assert_eq!(usage(150, 1), (150, 75, UsageSource::Understated));
+        assert_eq!(usage(701, 75), (150, 75, UsageSource::Overstated));
+        // A request that allows less than the bound, and an answer without text, keep small numbers.
+        let small = UsageBounds { output: 1, least_input: 0, least_output: 0, ..bounds };
+        let none = ReportedUsage { input: Some(0), output: Some(0), ..ReportedUsage::default() };
+        assert_eq!(none.to_plausible_usage(&small, &counted).source, UsageSource::Provider);
+        let strict = UsageBounds { output: 1, ..bounds };
+        let one = ReportedUsage { input: Some(5), output: Some(1), ..ReportedUsage::default() };
+        assert_eq!(one.to_plausible_usage(&strict, &counted).source, UsageSource::Provider);
+        assert_eq!([0, 1, 256, 257].map(UsageBounds::min_tokens), [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_missing_half_is_counted_and_nothing_of_nothing_stays() {
         let counted = TokenUsage::estimate(40, 8);
-        let bounds = UsageBounds { input: 50, output: 50, delivered: 50, undelivered: 0 };
+        let bounds = UsageBounds {
+            input: 50,
+            output: 50,
+            delivered: 50,
+            undelivered: 0,
+            least_input: 0,
+            least_output: 0,
+        };
         let filled = |input, output| {
             let cached = u64::from(input != Some(0));
             let usage =
@@ -298,7 +364,14 @@ mod tests {
             let usage = usage.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
-        let bounds = UsageBounds { input: 100, output: 50, delivered: 40, undelivered: 0 };
+        let bounds = UsageBounds {
+            input: 100,
+            output: 50,
+            delivered: 40,
+            undelivered: 0,
+            least_input: 0,
+            least_output: 0,
+        };
         assert_eq!(usage(bounds, 100, 40), (100, 100, 40, 40, UsageSource::Provider));
         assert_eq!(usage(bounds, 101, 40), (10, 0, 40, 40, UsageSource::Overstated));
         assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
@@ -318,7 +391,14 @@ mod tests {
         assert_eq!(usage(bounds, 100, 290), (100, 100, 290, 290, UsageSource::Provider));
         assert_eq!(usage(bounds, 100, 291), (100, 100, 2, 0, UsageSource::Overstated));
         // The gateway's own count is limited to the allowed amount too.
-        let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX, undelivered: 0 };
+        let bounds = UsageBounds {
+            input: 9,
+            output: 1,
+            delivered: u64::MAX,
+            undelivered: 0,
+            least_input: 0,
+            least_output: 0,
+        };
         assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
         assert_eq!(UsageBounds::max_delivered_tokens(2, 5, 3), 5 + 128 + 96);
         assert_eq!(UsageBounds::max_delivered_tokens(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
@@ -330,6 +410,8 @@ mod tests {
         let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
         let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
         assert_eq!(first.updated_by(later), both);
+        let none = ReportedUsage { input: Some(0), output: Some(0), ..ReportedUsage::default() };
+        assert_eq!((both.updated_by(none), none.updated_by(both)), (both, both));
         assert_eq!(later.updated_by(first), first);
     }
 }

@@ -32,11 +32,13 @@ impl GeneratedOutput {
         self.bytes
     }
 
-    /// Returns the usage bounds of a request, extended by the bound on output that follows from these bytes and calls.
+    /// Returns the usage bounds of a request, extended by the bounds on output that follow from these bytes and calls.
     pub(crate) fn usage_bounds(&self, bounds: &UsageBounds, candidates: usize) -> UsageBounds {
-        let bytes = (self.bytes - self.echo.echoed_bytes()).saturating_add(self.sealed_bytes);
+        let bytes = self.bytes - self.echo.echoed_bytes();
+        let delivered = bytes.saturating_add(self.sealed_bytes);
         UsageBounds {
-            delivered: UsageBounds::max_delivered_tokens(candidates, bytes, self.tool_calls),
+            delivered: UsageBounds::max_delivered_tokens(candidates, delivered, self.tool_calls),
+            least_output: UsageBounds::min_tokens(bytes),
             ..*bounds
         }
     }

@@ -263,6 +263,15 @@ impl StreamTranslator {
         self.delivered.record_event(event);
     }
 
+    /// Returns the bounds of the reported usage. Before the end of the answer, the report may be behind the output.
+    fn current_bounds(&self) -> UsageBounds {
+        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        match self.progress >= StreamProgress::Finished {
+            true => bounds,
+            false => UsageBounds { least_output: 0, ..bounds },
+        }
+    }
+
     /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.
     fn truncation_error(&self) -> UpstreamError {
         let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));

@@ -175,8 +175,10 @@ pub fn settle_usage(
     if let Some(sample) = sample {
         run.candidates.model().hourly_stats.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
-    if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
-        report_overstated(run, offer, "tokens");
+    match done.usage().map(|usage| usage.source) {
+        Some(UsageSource::Overstated) => report_overstated(run, offer, "tokens"),
+        Some(UsageSource::Understated) => report_understated(run, offer),
+        Some(UsageSource::Provider | UsageSource::Gateway) | None => {}
     }
     // One choice of several is settled later, together with the other choices.
     if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
@@ -239,6 +241,16 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     run.exchange.app.metrics.count_overstated_usage(provider, model, figure);
     LINES.log(clock::cached_now(), |times| {
         tracing::warn!(name: "usage_overstated", provider, model, figure, times);
+    });
+}
+
+/// Logs that an offer reported fewer tokens than the text has, at most once a second for the process.
+fn report_understated(run: &FailoverRun<'_, '_>, offer: &OfferState) {
+    static LINES: ThrottledLog = ThrottledLog::new();
+    let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
+    run.exchange.app.metrics.count_understated_usage(provider, model);
+    LINES.log(clock::cached_now(), |times| {
+        tracing::warn!(name: "usage_understated", provider, model, times);
     });
 }
 

@@ -71,7 +71,8 @@ async fn a_free_charge_is_corrected_at_its_terms() {
     for (model, member, amount) in [("", "credits", json!(5)), ("billing = \"energy\"", "kwh", json!("0.2"))]
     {
         let provider = Provider::start().await;
-        let mut body = completion("Hello");
+        // An empty answer to an empty prompt is free.
+        let mut body = completion("");
         body["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
         provider.always(json_answer(200, &body));
         let running = Bench::new()
@@ -82,7 +83,9 @@ async fn a_free_charge_is_corrected_at_its_terms() {
             .await;
         let there = json!({"account": "default", "kwh": "1"});
         assert_eq!(running.admin().post("/admin/credits/grant", &there).await.status, 201);
-        assert_eq!(running.chat().await.status, 200);
+        let mut ask = running.ask();
+        ask["messages"] = json!([{"role": "user", "content": ""}]);
+        assert_eq!(running.client.post(CHAT, &ask).await.status, 200);
         let charges = of(&running, "settle").await;
         assert_eq!(charges[0]["amount"], 0, "{charges:?}");
         let correct = json!({"entry": charges[0]["seq"], member: amount, "increase": true});

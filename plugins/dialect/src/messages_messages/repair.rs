@@ -12,7 +12,7 @@ use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::response_constraints::ToolCallIds;
 use crate::write::messages;
 use bytes::Bytes;
-use penstock_core::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage, UsageSource};
+use penstock_core::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage};
 use penstock_json_scan::json;
 
 /// Stop reasons that clients know.
@@ -139,7 +139,7 @@ pub(super) fn repair_message_start(
     named.then(|| patches.finish().concat())
 }
 
-/// Replaces the usage if one of the two numbers that every client reads is missing or too high.
+/// Replaces the usage if one of the two numbers that every client reads is missing, too high or too low.
 fn repair_usage(
     patches: &mut DocumentPatches<'_>,
     message: &[u8],
@@ -152,7 +152,7 @@ fn repair_usage(
             .iter()
             .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
     };
-    if known.source == UsageSource::Overstated || !reported.is_some_and(counts) {
+    if known.source.is_implausible() || !reported.is_some_and(counts) {
         let mut usage = Vec::with_capacity(128);
         messages::write_usage(known, &mut usage);
         patches.set_member(message, "usage", reported, usage);

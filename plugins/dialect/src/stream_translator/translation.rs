@@ -45,7 +45,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn usage(&self) -> Option<TokenUsage> {
-        let bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        let bounds = self.current_bounds();
         let counted = TokenUsage::estimate(self.prompt_bytes, self.output_bytes());
         let mut usage = self
             .reported_usage
@@ -96,7 +96,7 @@ impl StreamTranslation for StreamTranslator {
     fn attempt_usage(&self) -> TokenUsage {
         let generated = self.attempt_bytes - self.attempt_echo.echoed_bytes();
         let counted = TokenUsage::estimate(self.prompt_bytes, generated);
-        let mut bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
+        let mut bounds = self.current_bounds();
         if self.is_continuation {
             // A provider that continues the answer reads the delivered text as a part of its prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);

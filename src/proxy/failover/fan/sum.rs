@@ -44,6 +44,7 @@ pub(super) fn total_usage(parts: &[ChoiceUsage]) -> TokenUsage {
 fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
     let source = match (sum.source, more.source) {
         (UsageSource::Overstated, _) | (_, UsageSource::Overstated) => UsageSource::Overstated,
+        (UsageSource::Understated, _) | (_, UsageSource::Understated) => UsageSource::Understated,
         (UsageSource::Gateway, _) | (_, UsageSource::Gateway) => UsageSource::Gateway,
         (UsageSource::Provider, UsageSource::Provider) => UsageSource::Provider,
     };
