@@ -168,7 +168,12 @@ fn a_gateway_that_does_not_run_is_reported() {
     let path = written(folder.path(), &free.to_string());
     for asked in ["models", "providers", "reload"] {
         let why = command(&["penstock", asked, "--config", path.to_str().unwrap()]).unwrap_err();
-        assert_eq!(why, format!("No gateway answers at {free}. Is it running, and with this configuration?"));
+        let (first, advice) = why.split_once('\n').unwrap_or((&why, ""));
+        assert_eq!(
+            first,
+            format!("No gateway answers at {free}. Is it running, and with this configuration?")
+        );
+        assert_eq!(advice.contains("`kill -HUP PID`"), asked == "reload", "{asked}: {advice}");
     }
 }
 
