@@ -115,18 +115,8 @@ impl MetricsRegistry {
                 "Reloads of the configuration by result.",
                 &["result"],
             )?,
-            overstated_usage: register_counter(
-                &r,
-                "penstock_usage_overstated_total",
-                "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
-                &["provider", "model", "figure"],
-            )?,
-            understated_usage: register_counter(
-                &r,
-                "penstock_usage_understated_total",
-                "Answers whose provider reported fewer tokens than their text has; the gateway's own count is charged.",
-                &["provider", "model"],
-            )?,
+            overstated_usage: register_overstated_usage(&r)?,
+            understated_usage: register_understated_usage(&r)?,
             images_dropped: register(
                 &r,
                 IntCounter::new(
@@ -262,6 +252,24 @@ impl MetricsRegistry {
         self.fleet.set(snapshot.fleet.as_ref());
         self.file_store.set(snapshot.file_store.as_ref());
     }
+}
+
+fn register_overstated_usage(r: &Registry) -> Result<IntCounterVec> {
+    register_counter(
+        r,
+        "penstock_usage_overstated_total",
+        "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
+        &["provider", "model", "figure"],
+    )
+}
+
+fn register_understated_usage(r: &Registry) -> Result<IntCounterVec> {
+    register_counter(
+        r,
+        "penstock_usage_understated_total",
+        "Answers whose provider reported fewer tokens than their text has; the gateway's own count is charged.",
+        &["provider", "model"],
+    )
 }
 
 #[cfg(test)]

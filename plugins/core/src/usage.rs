@@ -12,12 +12,12 @@ pub enum UsageSource {
     Gateway,
     /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow.
     Overstated,
-    /// Counted by the gateway, because the provider reported less than [`UsageBounds`] allow, such as nothing.
+    /// Counted by the gateway, because the provider reported less than [`UsageBounds`] allow.
     Understated,
 }
 
 impl UsageSource {
-    /// True if the gateway counted, for any reason.
+    /// True if the gateway counted.
     #[must_use]
     pub const fn is_gateway(self) -> bool {
         matches!(self, Self::Gateway) || self.is_implausible()
@@ -43,7 +43,7 @@ pub struct UsageBounds {
     pub undelivered: u64,
     /// Minimum number of prompt tokens.
     pub least_input: u64,
-    /// Minimum number of generated tokens, from the delivered bytes; 0 before the end of an answer.
+    /// Minimum number of generated tokens; 0 before the end of an answer.
     pub least_output: u64,
 }
 
@@ -124,8 +124,7 @@ pub struct TokenUsage {
     pub source: UsageSource,
 }
 
-/// Bytes of text per token for estimates: more than most tokenizers need for prose, so that an estimate does not
-/// overcharge.
+/// Bytes of text per token for estimates: more than most tokenizers need for prose, to avoid an overcharge.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TokenUsage {
@@ -155,7 +154,7 @@ impl TokenUsage {
 }
 
 /// Usage reported by a provider, which may omit one half: the input counts or the output counts. The gateway counts a
-/// missing half itself, and one that is implausible, such as zero tokens of a text.
+/// missing or implausible half itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// Prompt tokens, cached ones included.
@@ -252,7 +251,7 @@ impl WorkDone {
     }
 }
 
-/// Boundary of a provider's energy meter; consumption outside of it is added by formula.
+/// Boundary of a provider's energy meter; other consumption is added by formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterBoundary {
     /// Meter that covers only the accelerators (GPUs).
@@ -313,7 +312,7 @@ mod tests {
         };
         let usage = |input, output| {
             let reported =
-                ReportedUsage { input: Some(input), output: Some(output), ..ReportedUsage::default() };
+                ReportedUsage { input: Some(input), output: Some(output), cached: 0, reasoning: 0 };
             let usage = reported.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.output, usage.source)
         };
@@ -322,14 +321,13 @@ mod tests {
         assert_eq!(usage(2, 75), (150, 75, UsageSource::Understated));
         assert_eq!(usage(150, 1), (150, 75, UsageSource::Understated));
         assert_eq!(usage(701, 75), (150, 75, UsageSource::Overstated));
-        // A request that allows less than the bound, and an answer without text, keep small numbers.
-        let small = UsageBounds { output: 1, least_input: 0, least_output: 0, ..bounds };
-        let none = ReportedUsage { input: Some(0), output: Some(0), ..ReportedUsage::default() };
-        assert_eq!(none.to_plausible_usage(&small, &counted).source, UsageSource::Provider);
-        let strict = UsageBounds { output: 1, ..bounds };
-        let one = ReportedUsage { input: Some(5), output: Some(1), ..ReportedUsage::default() };
-        assert_eq!(one.to_plausible_usage(&strict, &counted).source, UsageSource::Provider);
-        assert_eq!([0, 1, 256, 257].map(UsageBounds::min_tokens), [0, 1, 1, 2]);
+        let empty = UsageBounds { output: 1, least_input: 0, least_output: 0, ..bounds };
+        let none = ReportedUsage { input: Some(0), output: Some(0), cached: 0, reasoning: 0 };
+        assert_eq!(none.to_plausible_usage(&empty, &counted).source, UsageSource::Provider);
+        let one = ReportedUsage { input: Some(5), output: Some(1), ..none };
+        let bounds = UsageBounds { output: 1, ..bounds };
+        assert_eq!(one.to_plausible_usage(&bounds, &counted).source, UsageSource::Provider);
+        assert_eq!([0, 256, 257].map(UsageBounds::min_tokens), [0, 1, 2]);
     }
 
     #[test]
@@ -410,7 +408,7 @@ mod tests {
         let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
         let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
         assert_eq!(first.updated_by(later), both);
-        let none = ReportedUsage { input: Some(0), output: Some(0), ..ReportedUsage::default() };
+        let none = ReportedUsage { input: Some(0), cached: 0, output: Some(0), reasoning: 0 };
         assert_eq!((both.updated_by(none), none.updated_by(both)), (both, both));
         assert_eq!(later.updated_by(first), first);
     }

@@ -10,6 +10,7 @@ mod field_names;
 #[cfg(test)]
 mod in_band_tests;
 mod inline_media;
+mod message_numbers;
 #[cfg(test)]
 mod named_member_tests;
 mod number_phrases;

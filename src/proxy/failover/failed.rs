@@ -80,28 +80,39 @@ impl FailoverRun<'_, '_> {
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
-                let too_small = offer.offer.context_length;
-                let offers = &self.exchange.config.offers;
-                course.exclude(|index| {
-                    offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
-                });
-                attempt::log_provider_refusal(self, offer, &refusal);
-                self.incompatible = Some(*refusal);
-                Some(course.on_skipped(now))
+                self.exclude_windows_up_to(offer.offer.context_length, course);
+                Some(self.ask_other_offers(offer, *refusal, course))
             }
             // The refusal is sent only if no other offer answers, and each of them failed for a reason of the request.
             AttemptError::Fault(UpstreamError {
                 api_error: Some(refusal), may_be_provider: true, ..
             }) if !self.progress.has_content() => {
-                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.record_failed_energy(offer);
-                attempt::log_provider_refusal(self, offer, &refusal);
-                self.incompatible = Some(*refusal);
-                Some(course.on_skipped(now))
+                Some(self.ask_other_offers(offer, *refusal, course))
             }
             AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
         }
+    }
+
+    /// Excludes the offers whose context window is at most `too_small`.
+    fn exclude_windows_up_to(&self, too_small: u64, course: &mut RetryPlanner) {
+        let offers = &self.exchange.config.offers;
+        course.exclude(|index| offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small));
+    }
+
+    /// Continues with another offer after a refusal that does not count against this one. The refusal is sent if no other
+    /// offer could have answered.
+    fn ask_other_offers(
+        &mut self,
+        offer: &Arc<OfferState>,
+        refusal: ApiError,
+        course: &mut RetryPlanner,
+    ) -> PlannerStep {
+        let now = self.now();
+        offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
+        attempt::log_provider_refusal(self, offer, &refusal);
+        self.incompatible = Some(refusal);
+        course.on_skipped(now)
     }
 
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:

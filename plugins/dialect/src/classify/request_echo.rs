@@ -33,14 +33,14 @@ pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
         return text.to_owned();
     }
     let mut is_repeated = vec![false; words.len()];
-    visit_texts(request, |said| runs.mark(said, &mut is_repeated));
+    visit_texts(request, |part| runs.mark(part, &mut is_repeated));
     without_words(text, &words, &is_repeated)
 }
 
 /// Returns true if a text of the request contains `phrase`, which is in lower case.
 pub(super) fn has_phrase(request: &[u8], phrase: &str) -> bool {
     let mut is_found = false;
-    visit_texts(request, |said| is_found |= said.to_lowercase().contains(phrase));
+    visit_texts(request, |text| is_found |= text.to_lowercase().contains(phrase));
     is_found
 }
 
@@ -123,9 +123,9 @@ impl RunIndex {
     }
 
     /// Marks the words whose run occurs in a text of the request.
-    fn mark(&self, said: &str, is_repeated: &mut [bool]) {
+    fn mark(&self, text: &str, is_repeated: &mut [bool]) {
         let mut last = [0_u64; RUN_WORDS];
-        for (count, word) in words(said).enumerate() {
+        for (count, word) in words(text).enumerate() {
             last.rotate_left(1);
             if let Some(newest) = last.last_mut() {
                 *newest = word.hash;

@@ -104,7 +104,7 @@ fn only_a_name_of_the_protocol_is_passed_on_as_param() {
     let param = |param: &str| {
         let body = json!({"error": {"message": "This is a bad thing", "param": param}}).to_string();
         let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 0, b"{}");
-        error.api_error.unwrap().param.map(String::from)
+        error.api_error.unwrap().param
     };
     for (given, expected) in [
         ("vllm.internal.example", None),

@@ -67,7 +67,7 @@ fn a_message_names_the_call_where_the_client_wrote_it() {
             FailedRequest { sent: sent.as_bytes(), client: client.as_bytes(), max_input_tokens: u64::MAX };
         let error = classify_error(Dialect::Chat, 500, None, b"It broke.", 1, request);
         let refusal = error.api_error.unwrap();
-        (refusal.param.map(Into::into), refusal.message.into_owned())
+        (refusal.param, refusal.message.into_owned())
     };
     assert_eq!(fault(item).0, Some("input[0].arguments".to_owned()));
     // The call is in a stored response before the request.
