@@ -19,6 +19,7 @@ mod phrases;
 mod provider_fault_tests;
 mod provider_faults;
 mod request_echo;
+mod request_texts;
 mod sanitized_message;
 #[cfg(test)]
 mod sanitized_message_tests;

@@ -5,7 +5,7 @@
 
 use super::error_signals::is_field;
 use super::inline_media::is_inline_media;
-use super::sanitized_message::is_unspaced;
+use super::request_texts::is_unspaced;
 use penstock_core::ExtraMembers;
 use penstock_json_scan::json;
 use std::borrow::Cow;

@@ -17,7 +17,7 @@ mod tests;
 pub use buffered::decode_response;
 
 use super::text_channel::SplitSurrogate;
-use super::{EventStreamNormalizer, as_truncated};
+use super::{EventStreamNormalizer, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES, as_truncated};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -63,6 +63,26 @@ struct OutputContext<'a> {
     texts: &'a mut LastParts,
     stored_bytes: &'a mut usize,
     events: &'a mut Vec<AnswerEvent>,
+}
+
+impl OutputContext<'_> {
+    /// Starts a function call; returns its number.
+    fn start_call(&mut self, item: &[u8]) -> Result<u32, UpstreamError> {
+        let text = |name| json_cursor::member_value(item, name).map(|value| event_text(self.source, value));
+        let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
+        let name = text("name").ok_or_else(malformed_error)??;
+        let tool = *self.tool_count;
+        let is_named = (1..=MAX_TOOL_NAME_BYTES).contains(&name.escaped().len());
+        if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOL_CALLS) {
+            return Err(UpstreamError::invalid_model_output());
+        }
+        if id.is_empty() || id.escaped().len() > MAX_TOOL_NAME_BYTES {
+            return Err(malformed_error());
+        }
+        *self.tool_count += 1;
+        self.events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
+        Ok(tool)
+    }
 }
 
 impl Default for ResponsesDecoder {

@@ -5,7 +5,6 @@ use super::part::{
 };
 use super::{OutputContext, event_text, malformed_error};
 use crate::decode::text_channel::TextChannel;
-use crate::decode::{MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::json_cursor;
 use bytes::Bytes;
@@ -59,7 +58,7 @@ impl DecodedItem {
         let kind = match &*name.ok_or_else(malformed_error)? {
             "message" => ItemKind::Message,
             "reasoning" => ItemKind::Reasoning,
-            "function_call" => ItemKind::Call(start_call(item, context)?),
+            "function_call" => ItemKind::Call(context.start_call(item)?),
             _ => ItemKind::Other,
         };
         let phase = json_cursor::member_value(item, "phase").and_then(json_cursor::parse_string);
@@ -392,22 +391,4 @@ impl DecodedItem {
         let logprobs = json_cursor::member_value(part, "logprobs");
         self.push_whole((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)
     }
-}
-
-/// Starts a function call; returns its number.
-fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, UpstreamError> {
-    let text = |name| json_cursor::member_value(item, name).map(|value| event_text(context.source, value));
-    let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
-    let name = text("name").ok_or_else(malformed_error)??;
-    let tool = *context.tool_count;
-    let is_named = (1..=MAX_TOOL_NAME_BYTES).contains(&name.escaped().len());
-    if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOL_CALLS) {
-        return Err(UpstreamError::invalid_model_output());
-    }
-    if id.is_empty() || id.escaped().len() > MAX_TOOL_NAME_BYTES {
-        return Err(malformed_error());
-    }
-    *context.tool_count += 1;
-    context.events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
-    Ok(tool)
 }
