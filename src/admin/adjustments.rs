@@ -3,7 +3,7 @@
 use super::credits::{check_account, run_blocking};
 use super::input::RequestFields;
 use super::openapi::schema_ref;
-use super::request::{AdminRequest, LedgerReply, store_refusal};
+use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::billing::{AdjustmentError, Ledger, format, report};
@@ -14,7 +14,11 @@ use penstock_storage::audit::AuditedChange;
 use penstock_storage::{StoreError, Transaction};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
 
+/// Time within which a grant or a correction is answered.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 
@@ -76,12 +80,13 @@ async fn handle_grant(
 ) -> Result<LedgerReply, ApiError> {
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
     check_account(vault, &account).await?;
+    let started = Instant::now();
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
     let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.actor)).await {
         Ok(entry) => {
             let change =
                 json!({ "entry": entry, "id": id, unit(wallet): decimal_text(wallet, amount), "note": note });
-            record_audit(vault, asked.audit_entry("credits.grant", &account, change)).await?;
+            record_audit(vault, asked.audit_entry("credits.grant", &account, change), started).await?;
             (201, entry)
         }
         Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
@@ -262,14 +267,26 @@ pub(super) fn decimal_text(wallet: Wallet, amount: i64) -> String {
     format::to_decimal(wallet, amount).to_string()
 }
 
-/// Writes the audit entry of a grant or a correction that the ledger has.
+/// Writes the audit entry of a grant or a correction that the ledger has, within the time for an answer since `started`.
 ///
 /// # Errors
-/// Returns the error of the store; the ledger has the entry nevertheless.
-pub(super) async fn record_audit(vault: &Stores, change: AuditedChange) -> Result<(), ApiError> {
+/// Returns 500 if the audit log cannot be written in time; the ledger has the entry nevertheless.
+pub(super) async fn record_audit(
+    vault: &Stores,
+    change: AuditedChange,
+    started: Instant,
+) -> Result<(), ApiError> {
     let log = vault.audit.clone();
-    let written = tokio::task::spawn_blocking(move || log.apply(&Transaction::new(), &change)).await;
-    written.unwrap_or(Err(StoreError::Stuck)).map_err(store_refusal)
+    let write = tokio::task::spawn_blocking(move || log.apply(&Transaction::new(), &change));
+    match tokio::time::timeout_at(started + ANSWER_TIMEOUT, write).await {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(StoreError::Full))) => Err(ApiError::new(ErrorCode::StorageFull)),
+        _ => {
+            let message =
+                "The ledger has the entry, but the audit log could not be written; look at the store.";
+            Err(ApiError::with_message(ErrorCode::Internal, message))
+        }
+    }
 }
 
 pub(super) fn random_id() -> String {

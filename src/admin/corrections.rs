@@ -17,6 +17,7 @@ use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Request members of a correction.
 pub const CORRECTION_MEMBERS: [&str; 7] = ["entry", "account", "credits", "kwh", "id", "note", "increase"];
@@ -90,6 +91,7 @@ async fn handle_correct(
     ledger: &Ledger,
     asked: &AdminRequest,
 ) -> Result<LedgerReply, ApiError> {
+    let started = Instant::now();
     let request = CorrectionRequest::read(&asked.body)?;
     let allows_increase = request.allows_increase;
     let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
@@ -105,7 +107,8 @@ async fn handle_correct(
     let (id, change) = (facts.id.clone(), facts.audited());
     let (status, entry) = match (ledger.record_correction(&account, movement).await, wanted) {
         (Ok(entry), _) => {
-            record_audit(vault, asked.audit_entry("credits.correct", &account, change(entry))).await?;
+            record_audit(vault, asked.audit_entry("credits.correct", &account, change(entry)), started)
+                .await?;
             (201, entry)
         }
         (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {

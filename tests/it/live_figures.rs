@@ -52,7 +52,7 @@ async fn every_open_page_gets_the_figures_of_the_gateway() {
     let tiles = page.matches("<div class=\"tile ").count();
     assert_eq!(first["tiles"].as_array().unwrap().len(), tiles, "{first}");
     assert!(first.to_string().contains("EUR") && !next(&mut other).await.to_string().contains("EUR"));
-    let requests = |figures: &Value| figures["tiles"][6][0].as_str().unwrap().to_owned();
+    let requests = |figures: &Value| figures["tiles"][8][0].as_str().unwrap().to_owned();
     assert_eq!(requests(&first), "0");
     assert_eq!(running.chat().await.status, 200);
     for stream in [&mut one, &mut other] {

@@ -7,6 +7,7 @@ mod exports;
 mod forms;
 mod grid;
 mod invoice;
+mod invoice_correction;
 mod invoice_csv;
 mod invoice_issue;
 mod latency;

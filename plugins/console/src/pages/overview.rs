@@ -71,19 +71,7 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
     let ledger = status.get("ledger").unwrap_or(&empty);
     let is_ready = status.get("ready") == Some(&Value::Bool(true));
     let ledger_state = text(ledger, "state");
-    let offers: Vec<&Value> = status
-        .get("providers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|provider| provider.get("offers")?.as_array())
-        .flatten()
-        .collect();
-    let healthy = offers.iter().filter(|offer| text(offer, "state") == "closed").count();
-    let mut first_tokens: Vec<f64> =
-        offers.iter().filter_map(|offer| number(offer, "first_token_seconds")).collect();
-    first_tokens.sort_by(f64::total_cmp);
-    let median = first_tokens.get(first_tokens.len() / 2);
+    let [healthy_tile, first_token_tile] = offer_tiles(status);
     let tile = |label: &'static str, value: Text, detail: Text, state| Tile {
         label: label.into(),
         value,
@@ -104,18 +92,8 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
             CellState::None,
         ),
         error_tile(status.get("recent").unwrap_or(&empty)),
-        tile(
-            "Healthy offers",
-            Text::with("{0} of {1}", [healthy.to_string().into(), offers.len().to_string().into()]),
-            Text::default(),
-            if healthy == offers.len() { CellState::Good } else { CellState::Warning },
-        ),
-        tile(
-            "Time to first token",
-            median.map_or_else(|| "–".into(), |seconds| Text::Quantity(*seconds, "s")),
-            "median of the offers".into(),
-            CellState::None,
-        ),
+        healthy_tile,
+        first_token_tile,
         tile(
             "Ledger",
             word(ledger, "state"),
@@ -132,6 +110,38 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
             if text(status, "store") == "good" { CellState::Good } else { CellState::Bad },
         ),
         backup_tile(status.get("backup").unwrap_or(&empty)),
+    ]
+}
+
+/// Healthy offers, and the median of their times to the first token.
+fn offer_tiles(status: &Value) -> [Tile; 2] {
+    let offers: Vec<&Value> = status
+        .get("providers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|provider| provider.get("offers")?.as_array())
+        .flatten()
+        .collect();
+    let healthy = offers.iter().filter(|offer| text(offer, "state") == "closed").count();
+    let mut first_tokens: Vec<f64> =
+        offers.iter().filter_map(|offer| number(offer, "first_token_seconds")).collect();
+    first_tokens.sort_by(f64::total_cmp);
+    let median = first_tokens.get(first_tokens.len() / 2);
+    let is_healthy = healthy == offers.len();
+    [
+        Tile {
+            label: "Healthy offers".into(),
+            value: Text::with("{0} of {1}", [healthy.to_string().into(), offers.len().to_string().into()]),
+            detail: Text::default(),
+            state: if is_healthy { CellState::Good } else { CellState::Warning },
+        },
+        Tile {
+            label: "Time to first token".into(),
+            value: median.map_or_else(|| "–".into(), |seconds| Text::Quantity(*seconds, "s")),
+            detail: "median of the offers".into(),
+            state: CellState::None,
+        },
     ]
 }
 

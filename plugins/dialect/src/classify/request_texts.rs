@@ -1,0 +1,175 @@
+//! Texts of a request in the form in which a provider's message is compared with them.
+
+use super::inline_media::is_inline_media;
+use penstock_json_scan::json;
+use std::collections::HashSet;
+
+/// Maximum total bytes of the texts in a request. For a larger request nothing is compared, and no message is passed
+/// on.
+const MAX_REQUEST_TEXT_BYTES: usize = 1 << 20;
+/// Members at the top of a request whose values are words of an API and no free text.
+const WORD_MEMBERS: &[&str] = &[
+    "background",
+    "encoding_format",
+    "lang_code",
+    "language",
+    "output_format",
+    "quality",
+    "reasoning_effort",
+    "response_format",
+    "size",
+    "stream_format",
+    "style",
+    "task_type",
+    "voice",
+];
+/// Maximum bytes of such a value.
+const MAX_WORD_BYTES: usize = 32;
+
+/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare. The names of
+/// members at the top are no texts, and neither are the words in [`WORD_MEMBERS`].
+pub(super) fn request_texts(request: &[u8]) -> Option<String> {
+    let mut out = String::new();
+    let (mut at, mut depth) = (0, 0_usize);
+    let mut member: &[u8] = b"";
+    while let Some(found) = request.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+        let start = at + found;
+        depth = depth_after(depth, request.get(at..start).unwrap_or_default());
+        let Some(end) = json::string_end(request, start) else { break };
+        at = end;
+        let inside = request.get(start + 1..end - 1).unwrap_or_default();
+        let is_key = request.get(end..).unwrap_or_default().trim_ascii_start().first() == Some(&b':');
+        if depth == 1 && is_key && is_word(inside) {
+            member = inside;
+            continue;
+        }
+        let is_of_api = WORD_MEMBERS.iter().any(|name| name.as_bytes() == member) && is_word(inside);
+        if depth == 1 && !is_key && is_of_api {
+            continue;
+        }
+        if is_inline_media(inside) {
+            continue;
+        }
+        if out.len() + inside.len() > MAX_REQUEST_TEXT_BYTES {
+            return None;
+        }
+        push_text(inside, &mut out);
+    }
+    Some(out)
+}
+
+/// Returns the depth of JSON after a text between two strings.
+fn depth_after(depth: usize, between: &[u8]) -> usize {
+    between.iter().fold(depth, |depth, byte| match byte {
+        b'{' | b'[' => depth + 1,
+        b'}' | b']' => depth.saturating_sub(1),
+        _ => depth,
+    })
+}
+
+/// Returns true for a single word.
+fn is_word(text: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !text.is_empty() && text.len() <= MAX_WORD_BYTES && text.iter().all(is_part)
+}
+
+/// Returns the keys of all objects of a JSON document, escaped as they are.
+fn object_keys(json: &[u8]) -> HashSet<&[u8]> {
+    let mut keys = HashSet::new();
+    let mut at = 0;
+    while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
+        let start = at + found;
+        let Some(end) = json::string_end(json, start) else { break };
+        at = end;
+        if json.get(json::skip_space(json, end)) == Some(&b':') {
+            keys.extend(json.get(start + 1..end - 1));
+        }
+    }
+    keys
+}
+
+/// Appends the text inside a JSON string. JSON inside it, such as the arguments of a call, may escape letters once more.
+fn push_text(inside: &[u8], out: &mut String) {
+    let text = json::unescape_lossy(inside).unwrap_or_default();
+    out.push_str(&text.to_lowercase());
+    out.push('\n');
+    if text.contains("\\u") {
+        let units = text.split("\\u").skip(1).filter_map(|rest| rest.get(..4));
+        let units = units.filter_map(|digits| u16::from_str_radix(digits, 16).ok());
+        let letters = char::decode_utf16(units).map(|letter| letter.unwrap_or(' '));
+        out.extend(letters.flat_map(char::to_lowercase));
+        out.push('\n');
+    }
+}
+
+/// Returns true for a letter of a script that has no blanks between words: Thai, Lao, Burmese, Khmer, Chinese and
+/// Japanese.
+pub(super) fn is_unspaced(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{0e00}'..='\u{0eff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{2e80}'..='\u{312f}'
+            | '\u{31a0}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff66}'..='\u{ff9f}'
+            | '\u{20000}'..='\u{3ffff}'
+    )
+}
+
+/// Texts of a request, in lower case.
+pub(super) struct RequestTexts<'t> {
+    text: &'t str,
+    /// Words of at least [`MIN_PART_LETTERS`] bytes, so that a word of a message can be looked up without a pass over
+    /// the text.
+    words: HashSet<&'t str>,
+    /// Keys of the request's objects.
+    keys: HashSet<&'t [u8]>,
+}
+
+/// Minimum bytes of a part of a word that is compared with the request.
+const MIN_PART_LETTERS: usize = 4;
+
+impl<'t> RequestTexts<'t> {
+    pub(super) fn new(text: &'t str, request: &'t [u8]) -> Self {
+        let words = text.split(|letter: char| !letter.is_alphanumeric());
+        let words = words.filter(|word| word.len() >= MIN_PART_LETTERS).collect();
+        Self { text, words, keys: object_keys(request) }
+    }
+
+    /// Returns true if an object of the request has this key.
+    pub(super) fn has_key(&self, word: &str) -> bool {
+        self.keys.contains(word.as_bytes())
+    }
+
+    /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats
+    /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
+    /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur in
+    /// them; two are enough in a script without blanks, because the word may be a whole sentence there.
+    pub(super) fn contain(&self, word: &str) -> bool {
+        if !word.is_ascii() {
+            let letters: Vec<char> = word.chars().collect();
+            let occurs = |part: &[char]| self.text.contains(&part.iter().collect::<String>());
+            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced) && occurs(pair);
+            return letters.windows(3.min(letters.len())).any(occurs) || letters.windows(2).any(is_pair);
+        }
+        if word.len() >= MIN_PART_LETTERS {
+            return self.text.contains(word) || self.has_word_inside(word);
+        }
+        let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+        self.text.match_indices(word).any(|(at, _)| {
+            let before = self.text.get(..at).and_then(|text| text.chars().next_back());
+            let after = self.text.get(at + word.len()..).and_then(|text| text.chars().next());
+            edge(before) && edge(after)
+        })
+    }
+
+    /// Returns true if a word of the texts is a part of this one.
+    fn has_word_inside(&self, word: &str) -> bool {
+        let ends = |start: usize| start + MIN_PART_LETTERS..=word.len();
+        (0..word.len())
+            .flat_map(|start| ends(start).map(move |end| start..end))
+            .any(|part| word.get(part).is_some_and(|part| self.words.contains(part)))
+    }
+}
