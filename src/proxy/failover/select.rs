@@ -335,7 +335,7 @@ impl CandidateSet {
         let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|budget| budget.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
         let wanted = context_window::requested_output(ask, offer);
-        match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.offer.context_length) {
+        match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.max_output()) {
             None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)),
             Some(cap) => [Some(cap), most, wanted, self.preset_max_tokens(offer)].into_iter().flatten().min(),
         }

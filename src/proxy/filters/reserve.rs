@@ -13,7 +13,6 @@ use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, TokenUsage, WorkDone, WorkUnit};
 use penstock_ledger::WalletBalance;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Filter that reserves the price of the most expensive candidate.
 pub struct ReserveCredits;
@@ -109,11 +108,7 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
             || need.energy.is_some_and(|energy| is_available(balance.energy, energy))
     };
     let offers = chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
-    let largest = |offer: &Arc<OfferState>| {
-        let window = offer.offer.context_length;
-        offer.offer.max_output.unwrap_or(window).min(window)
-    };
-    let most = offers.map(largest).max().unwrap_or_default();
+    let most = offers.map(|offer| offer.max_output()).max().unwrap_or_default();
     if covers(most) {
         return most;
     }
@@ -133,8 +128,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.
             let input = input.saturating_mul(ask.prompt_repetitions());
-            let cap =
-                ask.max_tokens.unwrap_or(usual).min(offer.offer.max_output.unwrap_or(window)).min(window);
+            let cap = ask.max_tokens.unwrap_or(usual).min(offer.max_output());
             let output = cap.saturating_mul(ask.generations());
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }

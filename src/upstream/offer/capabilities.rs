@@ -54,6 +54,12 @@ impl OfferState {
         (!accepts).then(|| ApiError::unsupported(name, "The number of steps of this model cannot be set."))
     }
 
+    /// Returns the maximum number of tokens that the model generates in one text.
+    pub fn max_output(&self) -> u64 {
+        let window = self.offer.context_length;
+        self.offer.max_output.unwrap_or(window).min(window)
+    }
+
     /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
     /// or the offer is configured for one choice, or has shown that it returns only one.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {

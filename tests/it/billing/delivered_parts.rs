@@ -162,8 +162,8 @@ async fn a_tool_call_without_a_name_is_charged_as_delivered() {
     let call = json!({"index": 0, "id": "c", "type": "function", "function": {"arguments": "{}"}});
     let provider = Provider::start().await;
     provider.always(text_and([
-        event(&delta(&json!({"tool_calls": [call]}), None)),
-        event(&delta(&json!({}), Some("tool_calls"))),
+        event(&delta(json!({"tool_calls": [call]}), None)),
+        event(&delta(json!({}), Some("tool_calls"))),
         ScriptStep::End,
     ]));
     for path in [CHAT, MESSAGES, RESPONSES] {

@@ -382,7 +382,7 @@ fn buffered_bytes_of_a_stream_are_reported() {
     // The second call is buffered until the first is complete.
     let ask = admitted_request(
         Dialect::Messages,
-        json!({"model":"m","max_tokens":1,"stream":true,"messages":[]}).to_string().as_bytes(),
+        json!({"model":"m","max_tokens":100000,"stream":true,"messages":[]}).to_string().as_bytes(),
     );
     let abilities = OfferCapabilities::default();
     let mut reply = find_pair(Dialect::Messages, Dialect::Chat)
