@@ -118,7 +118,7 @@ impl Text {
             }
             _ => None,
         };
-        parts.map(|(number, unit)| format!("{number} {unit}").into()).unwrap_or(rendered)
+        parts.map(|(number, unit)| [number, " ", unit].concat().into()).unwrap_or(rendered)
     }
 
     /// Returns the text, translated and formatted for a language.

@@ -13,14 +13,14 @@ pub(super) fn correction_name(line: &Value, model: String) -> Text {
     let entry = |name: &str| Text::Exact(text(line, name), "");
     let [number, corrected, model] = [entry("entry"), entry("corrects_entry"), Text::Data(model)];
     let [made, charged] = [day(line, "day"), day(line, "corrects_day")];
-    match text(line, "corrects_invoice") {
-        invoice if invoice.is_empty() => Text::with(
+    match line.get("corrects_invoice").and_then(Value::as_str) {
+        None => Text::with(
             "Correction {0} of {1}, of entry {2} of {3}: {4}",
             [number, made, corrected, charged, model],
         ),
-        invoice => Text::with(
+        Some(invoice) => Text::with(
             "Correction {0} of {1}, of entry {2} of {3} on invoice {4}: {5}",
-            [number, made, corrected, charged, invoice.into(), model],
+            [number, made, corrected, charged, invoice.to_owned().into(), model],
         ),
     }
 }
