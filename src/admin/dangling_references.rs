@@ -99,9 +99,11 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
-            app.key_cache.find_principal(id).map(|grant| grant.limiter().admitted_requests())
+            app.key_cache.find_principal(id).map(|grant| grant.limiter().total_admitted_requests())
         }
-        WarningOwner::Account => app.key_cache.account(id).map(|account| account.limiter.admitted_requests()),
+        WarningOwner::Account => {
+            app.key_cache.account(id).map(|account| account.limiter.total_admitted_requests())
+        }
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
     let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)

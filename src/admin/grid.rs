@@ -8,7 +8,7 @@ use crate::config::settings::Provider;
 use crate::state::AppState;
 use crate::state::grid_intensity::{intensity_at, zone_of};
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use penstock_batch::intensity_history::{HourlyIntensity, IntensitySource};
+use penstock_batch::intensity_history::{IntensityRecord, IntensitySource};
 use penstock_core::calendar::{UtcDay, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_usage::{UsageGrouping, UsageRange};
@@ -55,7 +55,7 @@ fn answer_schema() -> Value {
 
 /// Returns the grid intensity at a provider in the present hour, with its origin and age.
 pub(super) fn present_intensity(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
-    let HourlyIntensity { grams, source } = intensity_at(live, provider, now / HOUR_SECONDS);
+    let IntensityRecord { grams, source } = intensity_at(live, provider, now / HOUR_SECONDS);
     let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);
     let (is_yearly, is_forecast) =
         (source == IntensitySource::Yearly, source == IntensitySource::Forecast && written > 0);
@@ -128,7 +128,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
             let recorded = app.grid_records.recorded_at(zone, hour).filter(|_| hour < last);
             Some(recorded.unwrap_or_else(|| intensity_at(&live, provider, hour)))
         };
-        let day: Vec<Option<HourlyIntensity>> = hours.iter().map(|hour| intensity(*hour)).collect();
+        let day: Vec<Option<IntensityRecord>> = hours.iter().map(|hour| intensity(*hour)).collect();
         let is_shown = has_every_zone || ran.iter().any(|requests| *requests > 0);
         is_shown.then(|| {
             json!({

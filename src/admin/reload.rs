@@ -80,7 +80,7 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
             tracing::info!(name: "reloaded", config = version, changes = log_text(&changes));
             let waiting = app.restart_only_settings.changed_keys(&live.settings);
             if !waiting.is_empty() {
-                tracing::warn!(name: "reload_waits_for_start", what = waiting.join(", "));
+                tracing::warn!(name: "reload_needs_restart", what = waiting.join(", "));
             }
             warnings.iter().for_each(log_warning);
             Ok(ReloadOutcome { version, changes, next_start: waiting, warnings })

@@ -272,7 +272,7 @@ fn candidate_json(one: &ExplainedCandidate, now: Duration) -> Value {
             ("g_per_kwh", json!(candidate.ci_g_per_kwh)),
             ("renewable", json!(candidate.renewable)),
             ("is_answer_shortened", (one.fit == WindowFit::Truncated).into()),
-            ("is_speed_unknown", one.is_unsure.into()),
+            ("is_speed_unknown", one.has_unmeasured_speed.into()),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );

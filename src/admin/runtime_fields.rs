@@ -2,7 +2,7 @@
 //! spending.
 
 use crate::auth::account_json;
-use crate::auth::key_limiter::UsageLimiter;
+use crate::auth::usage_limiter::UsageLimiter;
 use crate::state::AppState;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -87,14 +87,15 @@ pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     if ejected {
         return Some("no provider is healthy at the moment".into());
     }
-    let suspects: Vec<&str> = live.providers.iter().filter(is_suspect).map(|one| &*one.provider.id).collect();
+    let suspects: Vec<&str> =
+        live.providers.iter().filter(failed_last_health_check).map(|one| &*one.provider.id).collect();
     let (first, more) = suspects.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(", and of {} more", more.len()) };
     Some(format!("suspect: the last health check of {first} failed{more}").into())
 }
 
 /// Returns true if the last health check failed: either the provider is failing, or the check itself is misconfigured.
-fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
+fn failed_last_health_check(provider: &&Arc<ProviderState>) -> bool {
     *provider.checked.lock() == Some(false)
 }
 
@@ -240,7 +241,7 @@ fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Valu
         "name": offer.offer.name,
         "state": match breaker.state(now) {
             // Reported as soon as one check fails; requests are still sent to the provider.
-            BreakerState::Closed if is_suspect(&&offer.provider) => "suspect",
+            BreakerState::Closed if failed_last_health_check(&&offer.provider) => "suspect",
             state => state.name(),
         },
         "rests_for_seconds": rest.map(|until| until.saturating_sub(now).as_secs_f64()),

@@ -4,7 +4,7 @@
 use super::backups;
 use crate::http::buffer_pool;
 use crate::state::AppState;
-use crate::state::latency_records::{self, FlushExtent};
+use crate::state::latency_records::{self, FlushScope};
 use crate::storage::files::DeletionOutcome;
 use crate::storage::responses::SweepRole;
 use crate::time::clock::{self, ClockAdjustment, ProcessClock};
@@ -124,7 +124,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             if !app.is_store_handed_over() {
                 let work = move || {
                     app.key_cache.flush_last_uses(&app.stores.keys);
-                    latency_records::flush_latency_records(&app, FlushExtent::Round);
+                    latency_records::flush_latency_records(&app, FlushScope::Round);
                 };
                 tokio::task::spawn_blocking(work).await.ok();
             }
@@ -179,13 +179,13 @@ fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
     let is_due = |milliseconds| milliseconds >= STUCK_MILLIS && !is_logged.swap(true, Ordering::Relaxed);
     match app.stores.store.health() {
         StoreHealth::Stuck { milliseconds } if is_due(milliseconds) => {
-            tracing::error!(name: "store_stuck", %milliseconds);
+            tracing::error!(name: "store_write_hung", %milliseconds);
         }
         StoreHealth::Unreachable { milliseconds } if is_due(milliseconds) => {
             tracing::error!(name: "database_unreachable", %milliseconds);
         }
         StoreHealth::Ready if is_logged.swap(false, Ordering::Relaxed) => {
-            tracing::event!(name: "store_answers", Level::INFO, {});
+            tracing::event!(name: "store_recovered", Level::INFO, {});
         }
         _ => {}
     }
@@ -196,7 +196,7 @@ fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
 fn follow_clock(clock: ProcessClock) {
     match clock.follow_system(clock::system_time()) {
         ClockAdjustment::Unchanged => {}
-        ClockAdjustment::Moved(by) => tracing::warn!(name: "clock_moved", seconds = %by.as_secs()),
+        ClockAdjustment::Moved(by) => tracing::warn!(name: "clock_jumped_forward", seconds = %by.as_secs()),
         ClockAdjustment::Waiting(by) => tracing::warn!(name: "clock_ahead", seconds = %by.as_secs()),
     }
 }

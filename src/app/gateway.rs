@@ -15,7 +15,7 @@ use crate::proxy::{self, GatewayProxy};
 use crate::server::DRAIN_IDLE;
 use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
-use crate::state::latency_records::{self, FlushExtent};
+use crate::state::latency_records::{self, FlushScope};
 use crate::upgrade::control_channel::{ControlChannel, PeerEvent};
 use crate::upgrade::new_process::InheritedState;
 use crate::upgrade::old_process::{LaunchCommand, Successor};
@@ -176,13 +176,13 @@ impl RunningGateway {
         let work = move || {
             // One row per key: written before charges begin to wait.
             app.key_cache.flush_last_uses(&app.stores.keys);
-            latency_records::flush_latency_records(&app, FlushExtent::Everything);
+            latency_records::flush_latency_records(&app, FlushScope::Everything);
             app.ledger.stop_writer();
             let counted = app.flush_final_spends();
             let heard = app.clone();
             let link = app
                 .stores
-                .hand_over(|| successor.hand_over(move |news| apply_news(&heard, &runtime, news)))?;
+                .hand_over(|| successor.hand_over(move |news| apply_peer_event(&heard, &runtime, news)))?;
             let sender = link.clone();
             app.ledger.forward_actions(counted, move |acts| sender.send_actions(acts))?;
             Ok(link)
@@ -234,7 +234,7 @@ impl RunningGateway {
         let noted = move || {
             if !app.is_store_handed_over() {
                 app.key_cache.flush_last_uses(&app.stores.keys);
-                latency_records::flush_latency_records(&app, FlushExtent::Everything);
+                latency_records::flush_latency_records(&app, FlushScope::Everything);
             }
             app.flush_spends();
             app.ledger.close();
@@ -296,7 +296,7 @@ impl AdminSockets {
 
 /// Applies changes of keys and accounts that the next process reports. Each record is read from the store and set in
 /// memory under one lock, so that memory has the newest record whatever the order of the threads.
-fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
+fn apply_peer_event(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {
         let _guard = app.key_write_lock.lock();

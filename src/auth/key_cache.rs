@@ -5,8 +5,8 @@ pub use super::principal::{CachedAccount, Principal};
 
 use super::principal::KeyState;
 use crate::auth::account_json::DEFAULT_ACCOUNT;
-use crate::auth::key_limiter::{TakenSpend, UsageLimiter};
-use crate::auth::limited_owner::LimitedOwner;
+use crate::auth::limited_owner::LimitSubject;
+use crate::auth::usage_limiter::{UnwrittenSpending, UsageLimiter};
 use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
 use crate::telemetry::throttle::ThrottledLog;
@@ -54,7 +54,7 @@ pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<SpendAddition>,
     /// Limiters of the rows, with what was taken.
-    taken: Vec<(LimitedOwner, TakenSpend)>,
+    taken: Vec<(LimitSubject, UnwrittenSpending)>,
 }
 
 impl KeyCache {
@@ -307,13 +307,13 @@ impl KeyCache {
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.budgeted_principals.lock());
         let now = self.clock.calendar_now();
-        let mut owners: FastMap<SpendOwner, LimitedOwner> = HashMap::default();
+        let mut owners: FastMap<SpendOwner, LimitSubject> = HashMap::default();
         for principal in &due {
             // The mark is cleared before the spending is read, so that a later charge sets it again.
             principal.key_state.spend_due.store(false, Ordering::Release);
             principal.account.spend_due.store(false, Ordering::Release);
-            let account = LimitedOwner::Account(principal.account.clone());
-            for owner in [LimitedOwner::Key(principal.clone()), account] {
+            let account = LimitSubject::Account(principal.account.clone());
+            for owner in [LimitSubject::Key(principal.clone()), account] {
                 owners.insert(owner.spend_owner(), owner);
             }
         }
@@ -340,7 +340,7 @@ impl KeyCache {
         // During an outage of the store each second fails.
         static FAILURES: ThrottledLog = ThrottledLog::with_interval(LOG_INTERVAL);
         let why = error.to_string();
-        FAILURES.log(Instant::now(), |times| tracing::error!(name: "spends_not_written", why, times));
+        FAILURES.log(Instant::now(), |times| tracing::error!(name: "spending_not_written", why, times));
         false
     }
 

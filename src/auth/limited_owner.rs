@@ -1,8 +1,8 @@
 //! Keys and accounts as owners of limits and budgets.
 
 use super::key_cache::KeyCache;
-use super::key_limiter::{LimiterState, UsageLimiter};
 use super::principal::{CachedAccount, Principal};
+use super::usage_limiter::{LimiterState, UsageLimiter};
 use penstock_limits::BudgetPeriod;
 use penstock_storage::fleet::BudgetPool;
 use penstock_storage::spend::SpendOwner;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Key or account with limits.
 #[derive(Clone, Debug)]
-pub enum LimitedOwner {
+pub enum LimitSubject {
     /// Key.
     Key(Arc<Principal>),
     /// Account.
@@ -23,7 +23,7 @@ pub enum LimitedOwner {
 /// Budget of which a fleet member leases parts. Two are equal if they have the same owner and period.
 #[derive(Clone)]
 pub struct LeasedBudget {
-    owner: LimitedOwner,
+    owner: LimitSubject,
     period: BudgetPeriod,
 }
 
@@ -36,7 +36,7 @@ pub struct BudgetDrawTerms {
     pub returned: i64,
 }
 
-impl LimitedOwner {
+impl LimitSubject {
     pub(super) fn usage(&self) -> &UsageLimiter {
         match self {
             Self::Key(principal) => principal.limiter(),
@@ -81,7 +81,7 @@ impl LeasedBudget {
     #[must_use]
     pub fn lacking(principal: &Arc<Principal>, cost: u64) -> Vec<Self> {
         let mut lacking = Vec::new();
-        for owner in [LimitedOwner::Key(principal.clone()), LimitedOwner::Account(principal.account.clone())]
+        for owner in [LimitSubject::Key(principal.clone()), LimitSubject::Account(principal.account.clone())]
         {
             for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
                 let budget = Self { owner: owner.clone(), period };
@@ -97,8 +97,8 @@ impl LeasedBudget {
     #[must_use]
     pub fn find(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
         let owner = match &pool.owner {
-            SpendOwner::Key(id) => LimitedOwner::Key(cache.find_principal(id)?),
-            SpendOwner::Account(id) => LimitedOwner::Account(cache.account(id)?),
+            SpendOwner::Key(id) => LimitSubject::Key(cache.find_principal(id)?),
+            SpendOwner::Account(id) => LimitSubject::Account(cache.account(id)?),
         };
         Some(Self { owner, period: pool.period })
     }

@@ -3,8 +3,8 @@
 pub mod account_json;
 pub mod change_feed;
 pub mod key_cache;
-pub mod key_limiter;
-pub mod limit_exchange;
+pub mod limit_sync;
 pub mod limited_owner;
 pub mod password;
 pub mod principal;
+pub mod usage_limiter;

@@ -1,7 +1,7 @@
 //! Permissions of an API key and its account, as exchanges hold them. They do not change during an exchange, except
 //! that the key may be revoked, its account suspended, or its budget used up.
 
-use crate::auth::key_limiter::UsageLimiter;
+use crate::auth::usage_limiter::UsageLimiter;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_core::ApiError;
 use penstock_routing::BreakerClient;
@@ -149,7 +149,7 @@ impl Principal {
 
     /// Returns true if the key may send requests to models of any kind.
     #[must_use]
-    pub const fn may_infer(&self) -> bool {
+    pub const fn allows_inference(&self) -> bool {
         self.scopes.allow_inference()
     }
 

@@ -1,14 +1,14 @@
 //! End of a background response: its document is written to the disk, and then one commit has the charge and the final
 //! record. Or the response is released to another process.
 
-use super::background_run::{ResponseEnd, ResponseRun, RunPhase, failed_response};
+use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed_response};
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claimed_commit;
 use super::claims::HeldClaim;
 use super::commit::CommitEnd;
 use crate::billing::HoldEnd;
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, build_ended_document, has_answer, with_state,
+    PendingResponseState, ResponseFailure, build_ended_document, has_answer, with_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_storage::batches::{self, BatchState};
@@ -38,7 +38,7 @@ impl ResponseRun {
         };
         let (state, hold) = match end {
             ResponseEnd::Answered(_, hold) => (BatchState::Completed, hold),
-            ResponseEnd::Unanswered(UnansweredState::Cancelled) => (BatchState::Cancelled, None),
+            ResponseEnd::Unanswered(PendingResponseState::Cancelled) => (BatchState::Cancelled, None),
             ResponseEnd::Unanswered(_) => (BatchState::Failed, None),
         };
         self.record.state = state;
@@ -123,7 +123,7 @@ impl ResponseRun {
 
     /// Releases the response, so that another gateway of the fleet or the next process starts it again.
     pub(super) async fn release(&mut self) {
-        if self.phase == RunPhase::Started
+        if self.phase == BackgroundRunPhase::Started
             && let Some(background) = &mut self.record.background
         {
             background.starts = background.starts.saturating_sub(1);

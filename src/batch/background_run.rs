@@ -14,7 +14,7 @@ use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, failure_from_envelope, pending_request,
+    PendingResponseState, ResponseFailure, failure_from_envelope, pending_request,
 };
 use penstock_storage::StoreHealth;
 use penstock_storage::batches::{BatchRecord, BatchState};
@@ -42,7 +42,7 @@ pub(super) enum ResponseEnd {
     /// Answer object and the end of its reserve.
     Answered(Vec<u8>, Option<HoldEnd>),
     /// End without an answer.
-    Unanswered(UnansweredState<'static>),
+    Unanswered(PendingResponseState<'static>),
 }
 
 /// Outcome of the run in this process.
@@ -55,7 +55,7 @@ enum RunOutcome {
 
 /// Phase of a run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunPhase {
+pub(super) enum BackgroundRunPhase {
     /// Not started yet.
     Waiting,
     /// Running: the start is committed and counts towards the maximum number of starts.
@@ -74,7 +74,7 @@ pub(super) struct ResponseRun {
     pub(super) record: BatchRecord,
     pub(super) claim: Option<HeldClaim>,
     pub(super) published: watch::Sender<Arc<BatchRecord>>,
-    pub(super) phase: RunPhase,
+    pub(super) phase: BackgroundRunPhase,
     attempts: u32,
 }
 
@@ -86,8 +86,14 @@ pub(super) async fn run_response(
 ) {
     let mut watch = ResponseWatch::new(&context, &start.record, commands);
     let BatchStart { record, claim } = start;
-    let mut run =
-        ResponseRun { app: context.clone(), record, claim, published, phase: RunPhase::Waiting, attempts: 0 };
+    let mut run = ResponseRun {
+        app: context.clone(),
+        record,
+        claim,
+        published,
+        phase: BackgroundRunPhase::Waiting,
+        attempts: 0,
+    };
     let outcome = match run.execute(&mut watch).await {
         RunOutcome::Ended(end) => run.finish(end, &mut watch).await,
         RunOutcome::Interrupted(why) => Some(why),
@@ -111,7 +117,7 @@ impl ResponseRun {
                 why = watch.wait_for_interruption() => return interruption_outcome(why),
                 permit = self.acquire(&entry) => permit,
             };
-            if self.phase == RunPhase::Waiting
+            if self.phase == BackgroundRunPhase::Waiting
                 && let Some(end) = self.begin().await
             {
                 return end;
@@ -164,7 +170,7 @@ impl ResponseRun {
             return Some(RunOutcome::Ended(failed_response(ResponseFailure::server_error(STOPPED_OFTEN))));
         }
         background.starts += 1;
-        self.phase = RunPhase::Started;
+        self.phase = BackgroundRunPhase::Started;
         self.record.state = BatchState::InProgress;
         self.record.in_progress = Some(self.app.clock.unix_seconds());
         match self.commit(None).await {
@@ -302,7 +308,7 @@ impl ResponseRun {
 }
 
 pub(super) const fn failed_response(failure: ResponseFailure<'static>) -> ResponseEnd {
-    ResponseEnd::Unanswered(UnansweredState::Failed(failure))
+    ResponseEnd::Unanswered(PendingResponseState::Failed(failure))
 }
 
 /// Returns the outcome of an interrupted run.

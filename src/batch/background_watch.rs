@@ -3,8 +3,8 @@
 use super::BatchCommand;
 use super::context::BatchContext;
 use super::runner::TICK;
-use penstock_dialect::background_response::{ResponseFailure, UnansweredState};
-use penstock_storage::batches::{BatchRecord, EndRequest};
+use penstock_dialect::background_response::{PendingResponseState, ResponseFailure};
+use penstock_storage::batches::{BatchRecord, CancellationRequest};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ const KEY_REVOKED: &str = "The API key of this response was revoked or has expir
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// The response ends in this state.
-    Ended(UnansweredState<'static>),
+    Ended(PendingResponseState<'static>),
     /// Another gateway of the fleet has taken the claim.
     ClaimLost,
     /// The gateway stops.
@@ -63,7 +63,7 @@ impl ResponseWatch {
                 }
                 () = sleep(TICK) => {
                     if let Some(failure) = self.check() {
-                        return Interruption::Ended(UnansweredState::Failed(failure));
+                        return Interruption::Ended(PendingResponseState::Failed(failure));
                     }
                 }
             }
@@ -85,9 +85,11 @@ impl ResponseWatch {
         match command {
             BatchCommand::Cancel(waiter) => {
                 self.waiters.push(waiter);
-                Some(Interruption::Ended(UnansweredState::Cancelled))
+                Some(Interruption::Ended(PendingResponseState::Cancelled))
             }
-            BatchCommand::End(EndRequest::Cancelled) => Some(Interruption::Ended(UnansweredState::Cancelled)),
+            BatchCommand::End(CancellationRequest::Cancelled) => {
+                Some(Interruption::Ended(PendingResponseState::Cancelled))
+            }
             BatchCommand::ClaimLost => Some(Interruption::ClaimLost),
             // A response has no input file and no slices. It may be registered before its claim exists.
             BatchCommand::End(_) | BatchCommand::InputDeleted(_) | BatchCommand::ClaimGone => None,

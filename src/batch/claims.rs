@@ -7,12 +7,12 @@
 
 use super::context::BatchContext;
 use super::runner::BatchStart;
-use super::slice_claims::takeover_by_any;
+use super::slice_claims::takeover_for_any_member;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use parking_lot::Mutex;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchStore, ClaimState, EndRequest, UnfinishedEntry,
+    BatchClaim, BatchRecord, BatchStore, CancellationRequest, ClaimState, UnfinishedEntry,
 };
 use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ pub(super) struct ClaimedBatch {
     pub(super) record: BatchRecord,
     pub(super) held: HeldClaim,
     /// Request to end the batch that was made before; then no line may start.
-    pub(super) end: Option<EndRequest>,
+    pub(super) end: Option<CancellationRequest>,
 }
 
 /// Relation of a claim to the former holder of the batch.
@@ -246,7 +246,7 @@ impl BatchManager {
             let seen = row.claim.as_ref();
             // A member of a version before slices may have the highest hash, and does not see a batch in slices.
             let takeover = match is_sliced.contains(id.as_str()) {
-                true => takeover_by_any(seen, &live, own, is_start),
+                true => takeover_for_any_member(seen, &live, own, is_start),
                 false => takeover(id, seen, &live, own, is_start),
             };
             let Some(takeover) = takeover else { continue };

@@ -5,7 +5,7 @@ use super::api_object;
 use super::result_write::{OutputUpdate, ResultWriteJob, output_rows, written_rows};
 use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
-use super::slice_segment::slice_end;
+use super::slice_result::slice_end;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
@@ -238,7 +238,7 @@ impl BatchRunner {
 
     /// Logs a failed commit. The next start of the batch continues from the last successful commit.
     fn commit_failed(&self, why: &str) {
-        tracing::error!(name: "batch_not_kept", batch = self.record.id, why);
+        tracing::error!(name: "batch_results_not_committed", batch = self.record.id, why);
         self.events.send(BatchEvent::Committed(CommitEnd::Failed)).ok();
     }
 

@@ -3,7 +3,7 @@
 
 use super::errors::not_writable;
 use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
-use crate::storage::files::FileUsers;
+use crate::storage::files::FileConsumers;
 use async_trait::async_trait;
 use penstock_core::ApiError;
 use penstock_storage::batches::BatchRecord;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 #[async_trait]
-impl FileUsers for BatchManager {
+impl FileConsumers for BatchManager {
     fn is_in_use(&self, id: &str) -> bool {
         if self.fleet.is_shared() {
             return self.is_in_use_in_fleet(id);

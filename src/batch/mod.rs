@@ -40,7 +40,7 @@ mod runner_state;
 mod scheduler;
 mod slice_claims;
 mod slice_merge;
-mod slice_segment;
+mod slice_result;
 mod slicing;
 mod stats;
 
@@ -56,7 +56,7 @@ use claims::{ClaimWatch, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
-use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, CancellationRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
 use retry_queue::RetryLoad;
 use runner::BatchStart;
@@ -85,7 +85,7 @@ enum BatchCommand {
     /// Deletion of the input file.
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
     /// Request of another gateway of the fleet.
-    End(EndRequest),
+    End(CancellationRequest),
     /// Loss of the claim: another gateway has taken it.
     ClaimLost,
     /// Claim that does not exist any more: the last commit of the batch, by this or another gateway, has removed it. A
@@ -343,7 +343,7 @@ impl BatchManager {
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.
-    fn set_parked(&self, id: &str, parked: bool) {
+    fn set_suspended(&self, id: &str, parked: bool) {
         if let Some(running) = self.running.lock().get_mut(id)
             && running.parked != parked
         {

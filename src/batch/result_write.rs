@@ -1,7 +1,7 @@
 //! Write of results to the disk: a group is appended to the output file, or becomes a segment of a slice. Blocks.
 
 use super::commit::ResultGroup;
-use super::slice_segment::{SegmentFile, StoredSegment, write_segment};
+use super::slice_result::{SliceResultFile, StoredSliceResult, write_segment};
 use crate::storage::files::{FileManager, FileOwner, OutputFile};
 use penstock_batch::state::EndReason;
 use penstock_storage::batches::BatchSlice;
@@ -23,7 +23,7 @@ pub(super) struct OutputUpdate {
     /// File of a former holder of the batch, which the new file replaces.
     pub(super) replaced: Option<FileRecord>,
     /// Segment that a slice has written.
-    pub(super) segment: Option<StoredSegment>,
+    pub(super) segment: Option<StoredSliceResult>,
 }
 
 /// Write of a group to the disk.
@@ -51,7 +51,7 @@ impl ResultWriteJob {
         let nothing = || Ok(OutputUpdate::default());
         if let Some(slice) = &self.slice {
             let owner = FileOwner { key: &self.key, account: &self.account };
-            let file = SegmentFile { owner, name: self.name, url: &self.url, now: self.now };
+            let file = SliceResultFile { owner, name: self.name, url: &self.url, now: self.now };
             let segment = write_segment(files, slice, group, file)?;
             return Ok(OutputUpdate { segment, ..OutputUpdate::default() });
         }

@@ -15,13 +15,13 @@ use super::runner_state::{
     RunnerPhase, ShutdownState, SlicingState,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
-use super::slice_merge::{SliceMerge, SlicesRead};
+use super::slice_merge::{SliceMerge, SliceSnapshot};
 use super::{BatchCommand, api_object};
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
 use penstock_storage::StoreHealth;
-use penstock_storage::batches::{BatchRecord, BatchSlice, EndRequest};
+use penstock_storage::batches::{BatchRecord, BatchSlice, CancellationRequest};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) enum BatchEvent {
     /// The input was divided into slices.
     Divided(std::io::Result<Vec<BatchSlice>>),
     /// Segments of slices were read.
-    SlicesRead(std::io::Result<Box<SlicesRead>>),
+    SliceSnapshot(std::io::Result<Box<SliceSnapshot>>),
     /// A group was written.
     GroupWritten(Box<GroupWriteResult>),
     /// A commit has ended.
@@ -235,7 +235,7 @@ impl BatchRunner {
             }
             BatchEvent::LineEnded(asked, permit, done) => self.on_line_done(asked, permit, done),
             BatchEvent::Divided(divided) => self.on_divided(divided),
-            BatchEvent::SlicesRead(read) => self.on_slices_read(read),
+            BatchEvent::SliceSnapshot(read) => self.on_slices_read(read),
             BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
             BatchEvent::Committed(CommitEnd::Durable) => self.on_committed(),
             BatchEvent::Committed(CommitEnd::ClaimLost) => self.on_claim_lost(),
@@ -266,7 +266,7 @@ impl BatchRunner {
             Some(principal) if principal.is_suspended() => self.pause = PauseReason::KeySuspended,
             _ => self.end_with(EndReason::KeyRevoked),
         }
-        self.update_parking();
+        self.update_suspension();
         self.budget = self.app.batches.memory_budget(&self.app, &self.record.account);
     }
 
@@ -281,18 +281,18 @@ impl BatchRunner {
     /// Releases the files and the memory share of a batch that waits, after all its results were committed. When the
     /// batch continues, it opens its files again, as after a restart. A slice with retried lines only, all of them
     /// waiting, has no share either: the memory limit of its batch's next slice includes these lines.
-    fn update_parking(&mut self) {
+    fn update_suspension(&mut self) {
         let waits = self.is_waiting() && self.shutdown.reason.is_none();
         if waits && self.has_no_permits() && !self.disk.reading {
             (self.files.input, self.files.output) = (None, None);
             self.prefetched = PrefetchedLines::default();
             self.retries.clear();
             self.is_draining = false;
-            self.app.batches.set_parked(&self.record.id, true);
+            self.app.batches.set_suspended(&self.record.id, true);
         } else if !waits {
             let has_retries_only =
                 self.is_draining && self.has_no_permits() && self.prefetched.lines.is_empty();
-            self.app.batches.set_parked(&self.record.id, has_retries_only);
+            self.app.batches.set_suspended(&self.record.id, has_retries_only);
         }
     }
 
@@ -370,13 +370,13 @@ impl BatchRunner {
     }
 }
 
-const fn end_reason(request: EndRequest) -> EndReason {
+const fn end_reason(request: CancellationRequest) -> EndReason {
     match request {
-        EndRequest::Cancelled => EndReason::Cancelled,
-        EndRequest::InputDeleted => EndReason::InputDeleted,
-        EndRequest::InvalidInput => EndReason::InvalidInput,
-        EndRequest::OutputDamaged => EndReason::OutputDamaged,
-        EndRequest::Expired => EndReason::Expired,
-        EndRequest::KeyRevoked => EndReason::KeyRevoked,
+        CancellationRequest::Cancelled => EndReason::Cancelled,
+        CancellationRequest::InputDeleted => EndReason::InputDeleted,
+        CancellationRequest::InvalidInput => EndReason::InvalidInput,
+        CancellationRequest::OutputDamaged => EndReason::OutputDamaged,
+        CancellationRequest::Expired => EndReason::Expired,
+        CancellationRequest::KeyRevoked => EndReason::KeyRevoked,
     }
 }

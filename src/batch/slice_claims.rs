@@ -9,8 +9,8 @@ use super::retry_queue::RetryLoad;
 use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, ClaimState, EndRequest,
-    batch_of, is_slice_id,
+    BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, CancellationRequest,
+    ClaimState, batch_of, is_slice_id,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl BatchManager {
     }
 
     /// Ends the slices of a batch that run in this process.
-    pub(super) fn end_local_slices(&self, batch: &str, request: EndRequest) {
+    pub(super) fn end_local_slices(&self, batch: &str, request: CancellationRequest) {
         let running = self.running.lock();
         for (_, slice) in running.iter().filter(|(id, _)| is_slice_of(id, batch)) {
             slice.commands.send(BatchCommand::End(request)).ok();
@@ -77,7 +77,7 @@ impl BatchManager {
     pub(super) fn requested_ends_of_slices(
         &self,
         open: &[BatchRecord],
-    ) -> Result<Vec<(String, EndRequest)>, StoreError> {
+    ) -> Result<Vec<(String, CancellationRequest)>, StoreError> {
         let in_slices = open.iter().filter(|record| record.slices.is_some() || record.slice.is_some());
         let ids: Vec<String> = in_slices.map(|record| record.id.clone()).collect();
         if ids.is_empty() {
@@ -112,7 +112,7 @@ impl BatchManager {
                 continue;
             }
             let seen = row.claim.as_ref();
-            let Some(takeover) = takeover_by_any(seen, &live, own, is_start) else { continue };
+            let Some(takeover) = takeover_for_any_member(seen, &live, own, is_start) else { continue };
             let member = (own, alive.as_ref());
             let Some(claim) = self.store.take_slice_claim(batch, slice, seen, member)? else { continue };
             let (record, held) = (self.store.get(batch)?, HeldClaim { claim, takeover });
@@ -139,7 +139,7 @@ fn is_slice_of(id: &str, batch: &str) -> bool {
 
 /// Returns the kind of takeover by which member `own` may claim a slice, or a batch in slices, that it does not run;
 /// `None` if it may not. Any member may take one without a live holder.
-pub(super) fn takeover_by_any(
+pub(super) fn takeover_for_any_member(
     claim: Option<&BatchClaim>,
     live: &[u32],
     own: u32,
@@ -180,12 +180,12 @@ mod tests {
         let live = [3, 5];
         let claim = |strand, state| BatchClaim { strand, number: 1, commits: 0, state };
         let held = |strand| claim(strand, ClaimState::Held);
-        assert_eq!(takeover_by_any(None, &live, 3, false), Some(Takeover::Orderly));
-        assert_eq!(takeover_by_any(Some(&held(5)), &live, 3, true), None);
-        assert_eq!(takeover_by_any(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
-        assert_eq!(takeover_by_any(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
-        assert_eq!(takeover_by_any(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover_for_any_member(None, &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_for_any_member(Some(&held(5)), &live, 3, true), None);
+        assert_eq!(takeover_for_any_member(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
+        assert_eq!(takeover_for_any_member(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
         let released = claim(5, ClaimState::Released);
-        assert_eq!(takeover_by_any(Some(&released), &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_for_any_member(Some(&released), &live, 3, false), Some(Takeover::Orderly));
     }
 }

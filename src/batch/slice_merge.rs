@@ -7,15 +7,15 @@ use super::context::BatchContext;
 use super::open_files::{self, OpenedResults};
 use super::result_write::written_rows;
 use super::runner::{BatchEvent, BatchRunner, TICK};
-use super::slice_segment::{StoredSegment, read_segments};
+use super::slice_result::{StoredSliceResult, read_segments};
 use crate::billing::MAX_OUTCOMES;
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEnd, SliceProgress,
-    batch_of,
+    BatchClaim, BatchRecord, BatchSlice, BatchUsage, CancellationRequest, SliceEnd, SliceProgress,
+    SliceResultRecord, batch_of,
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -37,7 +37,7 @@ pub(super) struct SliceMerge {
     /// True once the slices were asked to end.
     has_requested_end: bool,
     /// Segments whose lines the next commit counts.
-    pub(super) segments: Vec<StoredSegment>,
+    pub(super) segments: Vec<StoredSliceResult>,
     /// Files of the segments that the current commit removes.
     removed: Vec<FileRecord>,
     next_read: Option<Instant>,
@@ -57,10 +57,10 @@ impl SliceMerge {
 }
 
 /// Segments of a batch, and the state of its slices.
-pub(super) struct SlicesRead {
+pub(super) struct SliceSnapshot {
     opened: Option<OpenedResults>,
     slices: Vec<BatchSlice>,
-    segments: Vec<(StoredSegment, Bytes)>,
+    segments: Vec<(StoredSliceResult, Bytes)>,
     /// True if there are more segments.
     more: bool,
     has_requested_end: bool,
@@ -88,14 +88,14 @@ impl BatchRunner {
         tokio::task::spawn_blocking(move || {
             let read = job.read(&context);
             drop(context);
-            tell.send(BatchEvent::SlicesRead(read.map(Box::new)))
+            tell.send(BatchEvent::SliceSnapshot(read.map(Box::new)))
         });
     }
 
     /// Queues the lines of the segments for the output file.
-    pub(super) fn on_slices_read(&mut self, read: Result<Box<SlicesRead>>) {
+    pub(super) fn on_slices_read(&mut self, read: Result<Box<SliceSnapshot>>) {
         self.disk.reading = false;
-        let SlicesRead { opened, slices, segments, more, has_requested_end } = match read {
+        let SliceSnapshot { opened, slices, segments, more, has_requested_end } = match read {
             Ok(read) => *read,
             Err(error) => return self.on_slices_unreadable(&error),
         };
@@ -126,7 +126,7 @@ impl BatchRunner {
         }
     }
 
-    fn queue_segment(&mut self, segment: &ResultSegment, contents: &[u8]) {
+    fn queue_segment(&mut self, segment: &SliceResultRecord, contents: &[u8]) {
         let mut usage = Some(token_usage(&segment.usage));
         for ((index, succeeded), line) in
             segment.lines.iter().zip(contents.split_inclusive(|byte| *byte == b'\n'))
@@ -152,12 +152,12 @@ impl BatchRunner {
     /// file now. Returns the change of the stored bytes.
     pub(super) fn add_segment_rows(
         &mut self,
-        written: Option<&StoredSegment>,
+        written: Option<&StoredSliceResult>,
         rows: &mut Vec<RowWrite>,
     ) -> i64 {
         let batch = batch_of(&self.record.id);
         rows.extend(written.iter().flat_map(|stored| stored.rows(batch)));
-        let mut growth = written.map_or(0, StoredSegment::bytes);
+        let mut growth = written.map_or(0, StoredSliceResult::bytes);
         for stored in self.merge.segments.drain(..) {
             growth -= stored.bytes();
             rows.push(stored.segment.row_removal(batch));
@@ -214,7 +214,7 @@ struct SliceReadJob {
 
 impl SliceReadJob {
     /// Reads the segments; for a batch that ends, first asks the slices to end. Blocks.
-    fn read(self, context: &BatchContext) -> Result<SlicesRead> {
+    fn read(self, context: &BatchContext) -> Result<SliceSnapshot> {
         let (store, batch) = (&context.batches.store, self.record.id.as_str());
         let opened = match self.is_opened {
             true => None,
@@ -246,15 +246,15 @@ impl SliceReadJob {
             false => read_segments(&context.files, segments)?,
         };
         let has_requested_end = self.end.is_some();
-        Ok(SlicesRead { opened, slices, segments: read, more, has_requested_end })
+        Ok(SliceSnapshot { opened, slices, segments: read, more, has_requested_end })
     }
 
     /// Returns as many segments as one commit may contain, with the records of their files, and true if some are left.
     fn limit_segments(
         &self,
         context: &BatchContext,
-        segments: Vec<ResultSegment>,
-    ) -> std::result::Result<(Vec<StoredSegment>, bool), StoreError> {
+        segments: Vec<SliceResultRecord>,
+    ) -> std::result::Result<(Vec<StoredSliceResult>, bool), StoreError> {
         let ids: Vec<String> = segments.iter().map(|segment| segment.file.clone()).collect();
         let files = context.files.record_store().get_many(&ids)?;
         let (mut limited, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
@@ -264,7 +264,7 @@ impl SliceReadJob {
                 return Ok((limited, true));
             }
             bytes += file.as_ref().map_or(0, |file| file.bytes);
-            limited.push(StoredSegment { segment, file });
+            limited.push(StoredSliceResult { segment, file });
         }
         Ok((limited, false))
     }
@@ -274,14 +274,14 @@ fn io_error(error: StoreError) -> Error {
     Error::other(error.to_string())
 }
 
-const fn end_request(why: EndReason) -> EndRequest {
+const fn end_request(why: EndReason) -> CancellationRequest {
     match why {
-        EndReason::Cancelled => EndRequest::Cancelled,
-        EndReason::InputDeleted => EndRequest::InputDeleted,
-        EndReason::InvalidInput => EndRequest::InvalidInput,
-        EndReason::OutputDamaged => EndRequest::OutputDamaged,
-        EndReason::Expired => EndRequest::Expired,
-        EndReason::KeyRevoked => EndRequest::KeyRevoked,
+        EndReason::Cancelled => CancellationRequest::Cancelled,
+        EndReason::InputDeleted => CancellationRequest::InputDeleted,
+        EndReason::InvalidInput => CancellationRequest::InvalidInput,
+        EndReason::OutputDamaged => CancellationRequest::OutputDamaged,
+        EndReason::Expired => CancellationRequest::Expired,
+        EndReason::KeyRevoked => CancellationRequest::KeyRevoked,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Footprint of a period, summed up from the usage rollups by country, provider, month and account. All calls block.
 
-use super::invoice::{InvoiceError, InvoiceSums, TermsCache, TermsFacts, country_of, with_carbon};
+use super::invoice::{InvoiceError, InvoiceSums, InvoiceTerms, TermsCache, country_of, with_carbon};
 use super::rollups::query::{account_names, for_each_rollup};
 use penstock_core::calendar::UtcMonth;
 use penstock_core::{ApiError, ErrorCode};
@@ -88,7 +88,7 @@ pub fn read_carbon(
 }
 
 impl CarbonFigures {
-    fn add(&mut self, cell: &RollupDimensions, sums: &InvoiceSums, facts: Option<&TermsFacts>) {
+    fn add(&mut self, cell: &RollupDimensions, sums: &InvoiceSums, facts: Option<&InvoiceTerms>) {
         self.total.merge(sums);
         add_to(&mut self.countries, country_of(&cell.location), sums);
         add_to(&mut self.providers, &cell.provider, sums);

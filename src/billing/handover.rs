@@ -104,7 +104,7 @@ impl Ledger {
         sent: &SentAction,
     ) -> Option<ChargeEvent> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
-            tracing::event!(name: "handover_unread", Level::ERROR, {});
+            tracing::event!(name: "handover_charge_unreadable", Level::ERROR, {});
             return None;
         };
         match entry.kind {
@@ -213,7 +213,7 @@ impl Ledger {
 }
 
 fn log_unmatched() -> Option<Hold> {
-    tracing::event!(name: "handover_unmatched", Level::ERROR, {});
+    tracing::event!(name: "handover_charge_unmatched", Level::ERROR, {});
     None
 }
 

@@ -78,13 +78,13 @@ impl Hold {
 
     /// Settles the reservation with a charge that is recorded later.
     #[must_use]
-    pub fn settle_later(self, charge: Settlement) -> HoldEnd {
+    pub fn into_settlement(self, charge: Settlement) -> HoldEnd {
         HoldEnd { hold: self, kind: HoldEndKind::Settled(Box::new(charge)) }
     }
 
     /// Voids the reservation with an entry that is recorded later.
     #[must_use]
-    pub const fn void_later(self, why: &'static str, footprint: RequestFootprint) -> HoldEnd {
+    pub const fn into_void(self, why: &'static str, footprint: RequestFootprint) -> HoldEnd {
         HoldEnd { hold: self, kind: HoldEndKind::Voided(why, footprint) }
     }
 

@@ -84,7 +84,7 @@ pub struct InvoiceFigures {
 
 /// Facts of pricing terms that an invoice needs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TermsFacts {
+pub(super) struct InvoiceTerms {
     /// Prices by their names in the terms, EUR.
     pub(super) prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
@@ -103,7 +103,7 @@ pub(super) struct TermsFacts {
 
 /// Facts of the terms that were read so far.
 #[derive(Default)]
-pub(super) struct TermsCache(BTreeMap<Arc<str>, TermsFacts>);
+pub(super) struct TermsCache(BTreeMap<Arc<str>, InvoiceTerms>);
 
 impl TermsCache {
     /// Returns the facts of pricing terms; `None` for the empty id of a row without terms.
@@ -111,15 +111,15 @@ impl TermsCache {
         &mut self,
         store: &LedgerStore,
         id: &Arc<str>,
-    ) -> Result<Option<&TermsFacts>, ReportError> {
+    ) -> Result<Option<&InvoiceTerms>, ReportError> {
         if !id.is_empty() && !self.0.contains_key(id) {
-            self.0.insert(id.clone(), TermsFacts::parse(&load_terms(store, id)?));
+            self.0.insert(id.clone(), InvoiceTerms::parse(&load_terms(store, id)?));
         }
         Ok(self.0.get(id))
     }
 }
 
-impl TermsFacts {
+impl InvoiceTerms {
     fn parse(terms: &Value) -> Self {
         let text = |path: &str| terms.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let decimal = |path: &str| text(path).and_then(|text| Decimal::from_str_exact(&text).ok());
@@ -198,7 +198,7 @@ impl InvoiceFigures {
         self.lines.len() + self.keys.len() + self.days.len() + self.locations.len()
     }
 
-    fn add(&mut self, cell: &RollupDimensions, usage: &UsageSums, facts: Option<&TermsFacts>) {
+    fn add(&mut self, cell: &RollupDimensions, usage: &UsageSums, facts: Option<&InvoiceTerms>) {
         let sums = with_carbon(usage, facts);
         self.total.merge(&sums);
         self.keys.entry(cell.key.clone()).or_default().merge(&sums);
@@ -222,7 +222,7 @@ impl InvoiceFigures {
 
 /// Adds the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at other locations, so
 /// no contract and no hardware is assumed for them.
-pub(super) fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
+pub(super) fn with_carbon(usage: &UsageSums, facts: Option<&InvoiceTerms>) -> InvoiceSums {
     let billed = &usage.billed;
     let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, ..InvoiceSums::default() };
     let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_contract_covers_its_share_of_what_was_answered() {
-        let facts = TermsFacts::parse(
+        let facts = InvoiceTerms::parse(
             &json!({ "pue": "1.25", "contract": { "share": "0.8", "evidence": "hourly-ppa" } }),
         );
         let sums = with_carbon(&usage("2", "0", "100"), Some(&facts));
@@ -310,10 +310,10 @@ mod tests {
             (decimal("60"), decimal("40.110"))
         );
         for none in [json!({}), json!({ "contract": null, "pue": "0" })] {
-            let sums = with_carbon(&usage("2", "0", "100"), Some(&TermsFacts::parse(&none)));
+            let sums = with_carbon(&usage("2", "0", "100"), Some(&InvoiceTerms::parse(&none)));
             assert_eq!((sums.market_g, sums.embodied_g), (decimal("100"), Decimal::ZERO), "{none}");
         }
-        let absurd = TermsFacts::parse(&json!({ "contract": { "share": "7" } }));
+        let absurd = InvoiceTerms::parse(&json!({ "contract": { "share": "7" } }));
         assert_eq!(with_carbon(&usage("2", "0", "100"), Some(&absurd)).market_g, Decimal::ZERO);
         assert_eq!(with_carbon(&usage("1", "5", "100"), Some(&facts)).embodied_g, Decimal::ZERO);
     }
@@ -321,8 +321,9 @@ mod tests {
     #[test]
     fn a_grid_factor_has_its_zone() {
         let grid = json!({ "source": "ADEME", "year": 2025, "g_per_kwh": "21" });
-        let of =
-            |location: &str| TermsFacts::parse(&json!({ "grid": grid, "location": location })).grid.unwrap();
+        let of = |location: &str| {
+            InvoiceTerms::parse(&json!({ "grid": grid, "location": location })).grid.unwrap()
+        };
         assert_eq!(of("Paris, France"), "France: ADEME, 2025, 21 g/kWh");
         assert_eq!(of(""), "ADEME, 2025, 21 g/kWh");
     }

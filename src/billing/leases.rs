@@ -34,9 +34,9 @@ use penstock_storage::StoreError;
 use penstock_storage::fleet::{BudgetPool, BudgetRequest, FleetError, PoolAmount, PoolRequest};
 use penstock_storage::ledger::BalanceRecord;
 use pool::{LeasedBalance, LeasedPool};
-use refill::{MAX_DRAW_TIME, NeededDraw};
+use refill::{MAX_DRAW_TIME, PendingRefill};
 use returns::PendingReturns;
-use state::{DrawnPart, LeaseChange, LeaseState, contended_lease_change, lease_change};
+use state::{DrawnAmount, LeaseChange, LeaseState, contended_lease_change, lease_change};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,7 +130,7 @@ impl Leases {
                 let request = PoolRequest { pool: balance.pool().name(), wanted: wanted.max(least), least };
                 let drawn = self.member.draw_from_pool(&request);
                 // A draw that gets less than it needs takes all that the pool has.
-                let part = drawn.map(|amount| DrawnPart { amount, rest: 0 });
+                let part = drawn.map(|amount| DrawnAmount { amount, rest: 0 });
                 return self.note_draw(balance, least, part, |drawn| balance.credit(drawn));
             }
             LeasedBalance::Budget(budget) => budget,
@@ -171,7 +171,7 @@ impl Leases {
         }
         let unwritten = budget.stored().saturating_sub(budget.left());
         let total = draw.as_ref().ok().map(|draw| draw.unspent.saturating_sub(unwritten));
-        let part = draw.map(|draw| DrawnPart { amount: draw.drawn, rest: draw.rest });
+        let part = draw.map(|draw| DrawnAmount { amount: draw.drawn, rest: draw.rest });
         let is_enough = self.note_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn));
         if let Some(total) = total {
             self.note_total(balance, total);
@@ -183,7 +183,7 @@ impl Leases {
         &self,
         balance: &LeasedBalance,
         least: i64,
-        part: Result<DrawnPart, FleetError>,
+        part: Result<DrawnAmount, FleetError>,
         add: impl FnOnce(i64),
     ) -> Result<bool, FleetError> {
         self.with_state(balance, |state| {
@@ -281,7 +281,7 @@ impl Ledger {
 
     /// Takes the amounts that return with the next heartbeat out of their leases, and returns the draws for the leases
     /// that run short.
-    fn take_unused(&self, leases: &Leases) -> Vec<NeededDraw> {
+    fn take_unused(&self, leases: &Leases) -> Vec<PendingRefill> {
         let mut draws = Vec::new();
         let mut pools = leases.pools.lock();
         let mut returning = leases.returning.lock();
@@ -301,7 +301,7 @@ impl Ledger {
             match change {
                 LeaseChange::Draw(amount) if state.may_refill(Instant::now()) => {
                     let (balance, skipped) = (balance.clone(), state.skipped_draws);
-                    draws.push(NeededDraw { balance, amount, skipped });
+                    draws.push(PendingRefill { balance, amount, skipped });
                 }
                 LeaseChange::Return(amount)
                     if !is_fresh

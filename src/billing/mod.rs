@@ -21,6 +21,7 @@ mod current_balance;
 mod entry_effects;
 mod entry_merge;
 pub mod entry_pages;
+mod extra_rows;
 mod fenced_outcomes;
 pub mod format;
 mod group_builder;
@@ -42,7 +43,6 @@ pub mod rerate;
 mod reserve;
 pub mod rollups;
 pub mod sale;
-mod side_rows;
 #[cfg(test)]
 mod tests;
 mod verification;

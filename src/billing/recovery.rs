@@ -83,7 +83,7 @@ impl Ledger {
         let chains = store.chains().map_err(to_message)?.len();
         let level = if store.claim().is_some() || chains > 1 { LogLevel::Info } else { LogLevel::Error };
         for what in store.take_repairs() {
-            log::event_at!(level, name: "ledger_copy_healed", what);
+            log::event_at!(level, name: "ledger_replica_repaired", what);
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.max_clock_lead, clock.unix_seconds())?;

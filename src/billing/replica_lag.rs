@@ -18,10 +18,10 @@ impl ReplicaLagLog {
     /// Logs a change of the replica's state after a commit.
     pub(super) fn log_change(&mut self, copied: bool, ledger: &LedgerStore) {
         match (self.is_due(copied, Instant::now()), copied) {
-            (true, true) => tracing::event!(name: "ledger_copy_whole", Level::INFO, {}),
+            (true, true) => tracing::event!(name: "ledger_replica_current", Level::INFO, {}),
             (true, false) => {
                 let why = ledger.replica_error().map(|why| why.to_string()).unwrap_or_default();
-                tracing::error!(name: "ledger_copy_behind", why);
+                tracing::error!(name: "ledger_replica_behind", why);
             }
             (false, _) => {}
         }

@@ -1,7 +1,7 @@
 //! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit
 //! ([`commit`]). If the store rejects a group, the group is retried with the same bytes until it is known to be
 //! committed, so that no entry is written twice or out of order. A group is changed in two cases only: the store will
-//! never accept some of its rows (`side_rows`), or another gateway has used some of its names meanwhile ([`redraft`]),
+//! never accept some of its rows (`extra_rows`), or another gateway has used some of its names meanwhile ([`redraft`]),
 //! which proves that the group was not committed.
 
 mod commit;

@@ -30,7 +30,7 @@ impl AdminBackend {
         match AdminClient::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
-                open_vault(reach).map(|vault| Self::Store(Box::new(vault)))
+                open_stores(reach).map(|vault| Self::Store(Box::new(vault)))
             }
             Err(AdminClientError::Other(why)) => Err(why),
         }
@@ -93,7 +93,7 @@ impl AdminBackend {
     }
 }
 
-fn open_vault(reach: &AdminTarget) -> Result<Stores, String> {
+fn open_stores(reach: &AdminTarget) -> Result<Stores, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;

@@ -108,7 +108,7 @@ pub async fn usage_csv(
     let given = ["from", "to"].map(|name| (name, page.request.query(name).unwrap_or_default()));
     query.extend(given.into_iter().filter(|(_, day)| !day.is_empty()));
     let usage = page.get("/admin/usage", &query).await?;
-    let text = blocks::usage_csv(&usage, columns, page.sees_money(), style);
+    let text = blocks::usage_csv(&usage, columns, page.can_see_amounts(), style);
     Ok(ConsoleAnswer::file_answer(CSV, file_name("usage", &usage), text.into_bytes()))
 }
 

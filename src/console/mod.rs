@@ -148,7 +148,7 @@ impl Console {
         let figures = self.live.as_ref().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
         let id = request.session_id().unwrap_or_default();
         let session = StreamSession { id, stores: self.app.stores.clone(), clock: self.app.clock };
-        let with_money = pages::sees_money(active.user.role);
+        let with_money = pages::can_see_amounts(active.user.role);
         let view = LiveView { language: request.language, with_money };
         Ok(answer::stream_answer(LiveStream::open(figures, view, session)?))
     }

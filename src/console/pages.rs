@@ -345,13 +345,13 @@ impl<'a> PageContext<'a> {
     }
 
     /// Returns true if the person sees amounts of money.
-    pub fn sees_money(&self) -> bool {
-        sees_money(self.active.user.role)
+    pub fn can_see_amounts(&self) -> bool {
+        can_see_amounts(self.active.user.role)
     }
 }
 
 /// Returns true if persons of this role see amounts of money.
-pub fn sees_money(role: UserRole) -> bool {
+pub fn can_see_amounts(role: UserRole) -> bool {
     role != UserRole::Viewer
 }
 

@@ -20,8 +20,8 @@ pub use clock_check::ClockCheck;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand,
-    PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
+    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, HeartbeatReport, LeaseTerm, ObservedFleet,
+    PeerIncarnation, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
 };
 use penstock_storage::ledger::RowFence;
 use penstock_storage::{RowScan, StoreError, Transaction};
@@ -211,7 +211,7 @@ impl FleetMember {
         let Some(member) = &self.0 else { return Ok(()) };
         member.has_reported.store(true, Ordering::Release);
         let with = SharedFleet::peer_report_operations(member.id, report.to_rows());
-        let result = member.heartbeat(StrandReport { spent: Vec::new(), returned, with });
+        let result = member.heartbeat(HeartbeatReport { spent: Vec::new(), returned, with });
         let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
         member.beat_micros.store(micros, Ordering::Relaxed);
         match &result {
@@ -316,7 +316,7 @@ impl FleetMember {
         let Strand { id, beat } = *member.strand.lock();
         member.buried.store(true, Ordering::Release);
         // If this fails, the other members bury this member after `fleet.lease`.
-        member.fleet.bury(&PeerStrand { id, beat, name: Some(member.name.clone()) }).ok();
+        member.fleet.bury(&PeerIncarnation { id, beat, name: Some(member.name.clone()) }).ok();
     }
 }
 
@@ -345,18 +345,18 @@ impl SharedMember {
         drawn
     }
 
-    fn heartbeat(&self, report: StrandReport) -> Result<(), FleetError> {
+    fn heartbeat(&self, report: HeartbeatReport) -> Result<(), FleetError> {
         let mut strand = self.strand.lock();
         *strand = self.fleet.heartbeat(*strand, &report)?;
         Ok(())
     }
 
     /// Returns the live members, and the dead members that have to be buried.
-    fn sort_peers(&self, peers: &[PeerStrand], now: Duration) -> (Arc<[u32]>, Vec<PeerStrand>) {
+    fn sort_peers(&self, peers: &[PeerIncarnation], now: Duration) -> (Arc<[u32]>, Vec<PeerIncarnation>) {
         let mut observed = self.observed.lock();
         let silent = observed.claims.observe(self.id, peers, now);
         let dead = observed.leases.observe(self.id, peers, now);
-        let is_silent = |peer: &PeerStrand| silent.iter().any(|silent| silent.id == peer.id);
+        let is_silent = |peer: &PeerIncarnation| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
         // If this member was buried meanwhile, it is not added.

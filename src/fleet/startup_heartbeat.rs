@@ -3,7 +3,7 @@
 //! as it runs.
 
 use super::FleetMember;
-use penstock_storage::fleet::{FleetError, StrandReport};
+use penstock_storage::fleet::{FleetError, HeartbeatReport};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
@@ -39,7 +39,7 @@ fn send_heartbeats(member: &Weak<FleetMember>) {
             return;
         }
         let sent = Instant::now();
-        match shared.heartbeat(StrandReport::default()) {
+        match shared.heartbeat(HeartbeatReport::default()) {
             Ok(()) => shared.term.lock().renew(shared.elapsed(sent)),
             Err(FleetError::Buried) => shared.buried.store(true, Ordering::Release),
             // The next heartbeat shows if the store answers again.

@@ -3,11 +3,11 @@
 //! sent together with the first bytes of its body. When the session is dropped, the connection returns to the guard, so
 //! that a client that is still sending can receive a refusal.
 
-mod replay_stream;
+mod connection_state;
 mod session_traits;
 
-pub use replay_stream::Http1ConnectionState;
-pub(crate) use replay_stream::ReturnedStream;
+pub use connection_state::Http1ConnectionState;
+pub(crate) use connection_state::ReturnedStream;
 
 use crate::net::buffered_stream::BufferedSocket;
 use bytes::{Buf, BytesMut};
@@ -148,7 +148,7 @@ impl RequestStream {
             ready!(Pin::new(stream).poll_read(cx, &mut piece))?;
             let read = piece.filled();
             if read.is_empty() {
-                if !self.ask_whether_gone(cx) {
+                if !self.probe_half_closed_client(cx) {
                     return Poll::Ready(Ok(()));
                 }
             } else if self.prefetched.len() < MAX_PREFETCHED_BYTES {
@@ -162,7 +162,7 @@ impl RequestStream {
 
     /// Sends an interim response to a client that has ended its sending side, to find out if it still waits for the
     /// response. Returns false if the connection has ended or no interim response could be sent.
-    fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
+    fn probe_half_closed_client(&mut self, cx: &mut Context<'_>) -> bool {
         let probe = std::mem::replace(&mut self.interim, InterimProbe::Spent);
         let Some(stream) = self.stream.as_mut().filter(|_| probe != InterimProbe::Spent) else {
             return false;

@@ -4,8 +4,8 @@
 //! Times are those of the calendar clock, because budgets end at midnight. If the calendar clock is set forward, a
 //! limit per minute refills early, once.
 
-use crate::auth::key_limiter::LimiterState;
 use crate::auth::principal::Principal;
+use crate::auth::usage_limiter::LimiterState;
 use crate::time::clock::ProcessClock;
 use crate::time::format::format_time;
 use parking_lot::MutexGuard;

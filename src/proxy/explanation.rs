@@ -63,7 +63,7 @@ pub struct ExplainedCandidate {
     /// Fit of the request into the context window of the offer.
     pub fit: WindowFit,
     /// True if the offer meets the filters only because its speed is unknown.
-    pub is_unsure: bool,
+    pub has_unmeasured_speed: bool,
 }
 
 /// Order of the offers for one flavor.
@@ -82,7 +82,7 @@ pub struct RouteExplanation {
 struct AbleOffer {
     offer: Arc<OfferState>,
     fit: WindowFit,
-    is_unsure: bool,
+    has_unmeasured_speed: bool,
 }
 
 /// Explains the order of a model's offers for a request with this number of prompt tokens. `has_permission` is false if
@@ -104,9 +104,11 @@ pub fn explain_routes(
         let fit = fit_of(Some(count), offer, ask);
         match exclusion(offer, ask, (has_permission, constrained), flavor.is_low_priority(), moment) {
             Some(reason) => excluded.push((offer.clone(), reason)),
-            None => {
-                able.push(AbleOffer { offer: offer.clone(), fit, is_unsure: is_unsure(offer, ask, moment) })
-            }
+            None => able.push(AbleOffer {
+                offer: offer.clone(),
+                fit,
+                has_unmeasured_speed: has_unmeasured_speed(offer, ask, moment),
+            }),
         }
     }
     // As for a request, all able offers are scored, and those with too small a window are left out afterwards; if the
@@ -140,7 +142,7 @@ fn exclusion(
     Some(unmet.collect::<Vec<_>>()).filter(|unmet| !unmet.is_empty()).map(ExclusionReason::Filters)
 }
 
-fn is_unsure(offer: &OfferState, ask: &InferenceRequest, moment: SelectionTime) -> bool {
+fn has_unmeasured_speed(offer: &OfferState, ask: &InferenceRequest, moment: SelectionTime) -> bool {
     let facts = offer.filter_facts(moment, false);
     ask.filters.as_ref().is_some_and(|filters| filters.allows_only_unmeasured_speed(&facts))
 }
@@ -162,26 +164,28 @@ fn ranked(
         .collect();
     let explained = explain_plan(flavor, &candidates).into_iter().filter_map(|explained| {
         let (one, candidate) = (able.get(explained.offer)?, *candidates.get(explained.offer)?);
-        let (offer, fit, is_unsure) = (one.offer.clone(), one.fit, one.is_unsure);
-        Some(ExplainedCandidate { offer, candidate, explained, fit, is_unsure })
+        let (offer, fit, has_unmeasured_speed) = (one.offer.clone(), one.fit, one.has_unmeasured_speed);
+        Some(ExplainedCandidate { offer, candidate, explained, fit, has_unmeasured_speed })
     });
     let mut explained: Vec<ExplainedCandidate> = explained.collect();
-    explained.sort_by_key(|one| (one.fit, one.is_unsure));
+    explained.sort_by_key(|one| (one.fit, one.has_unmeasured_speed));
     explained
 }
 
 /// Marks the candidates that share the first place: ties are shuffled before offers are ordered by their windows.
 fn mark_first(candidates: &mut [ExplainedCandidate]) {
-    let ties: Vec<_> =
-        candidates.iter().map(|one| (one.explained.is_tied_for_first, (one.fit, one.is_unsure))).collect();
-    for (one, shares) in candidates.iter_mut().zip(shared_first_places(&ties)) {
+    let ties: Vec<_> = candidates
+        .iter()
+        .map(|one| (one.explained.is_tied_for_first, (one.fit, one.has_unmeasured_speed)))
+        .collect();
+    for (one, shares) in candidates.iter_mut().zip(tied_first_ranks(&ties)) {
         one.explained.is_tied_for_first = shares;
     }
 }
 
 /// Returns which candidates share the first place, from their ties with the best score and their groups, in their order.
 /// A candidate that is alone shares nothing.
-fn shared_first_places<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
+fn tied_first_ranks<G: Copy + PartialEq>(ties: &[(bool, G)]) -> Vec<bool> {
     let group = ties.first().filter(|(is_tied, _)| *is_tied).map(|(_, group)| *group);
     let shares: Vec<bool> = ties.iter().map(|(is_tied, of)| *is_tied && Some(*of) == group).collect();
     let count = shares.iter().filter(|shares| **shares).count();
@@ -202,7 +206,7 @@ mod tests {
             (vec![(true, 0)], vec![false]),
             (Vec::new(), Vec::new()),
         ] {
-            assert_eq!(shared_first_places(&ties), expected, "{ties:?}");
+            assert_eq!(tied_first_ranks(&ties), expected, "{ties:?}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl InProcessSession {
     /// Creates the session of one choice. Its request has already been parsed, together with the request for all
     /// choices.
     #[must_use]
-    pub fn of_choice(line: Arc<LineDownstream>) -> ServerSession {
+    pub fn for_choice(line: Arc<LineDownstream>) -> ServerSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
         let head = RequestHeader::from(parts);

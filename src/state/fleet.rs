@@ -3,7 +3,7 @@
 
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
-use crate::auth::limit_exchange::LimitSharing;
+use crate::auth::limit_sync::LimitSync;
 use crate::fleet::{ClockCheck, MemberReport};
 use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
@@ -23,7 +23,7 @@ const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 /// State of the regular work of this gateway as a fleet member.
 pub struct FleetSync {
     feed: Mutex<ChangeFeed>,
-    exchange: Mutex<LimitSharing>,
+    exchange: Mutex<LimitSync>,
     /// Random number that identifies this start of the process.
     start: u64,
     /// Time at which the changes of keys were last read.
@@ -124,15 +124,15 @@ impl AppState {
     pub fn run_heartbeat(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let has_written_spends = self.flush_spends();
-        match self.exchange_with_peers(work) {
+        match self.sync_limits_with_peers(work) {
             Ok(()) => {
                 if work.is_failing.swap(false, Ordering::Relaxed) {
-                    tracing::event!(name: "fleet_answers", Level::INFO, {});
+                    tracing::event!(name: "fleet_recovered", Level::INFO, {});
                 }
             }
             Err(error) => {
                 if !work.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::error!(name: "fleet_not_reached", why = %error);
+                    tracing::error!(name: "fleet_unreachable", why = %error);
                 }
                 return;
             }
@@ -141,7 +141,7 @@ impl AppState {
         self.ledger.adjust_leases(has_written_spends);
     }
 
-    fn exchange_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
+    fn sync_limits_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
@@ -198,7 +198,7 @@ impl AppState {
     /// Voids the reservations that dead members left open in their chains.
     fn void_abandoned(&self) {
         match self.ledger.void_abandoned() {
-            Ok(count) => tracing::warn!(name: "fleet_member_buried", voided = %count),
+            Ok(count) => tracing::warn!(name: "fleet_member_evicted", voided = %count),
             Err(why) => tracing::error!(name: "reserves_not_voided", why),
         }
     }

@@ -6,7 +6,7 @@ use super::AppState;
 use crate::config::settings::Provider;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use parking_lot::Mutex;
-use penstock_batch::intensity_history::{HourlyIntensity, IntensityHistory, IntensitySource};
+use penstock_batch::intensity_history::{IntensityHistory, IntensityRecord, IntensitySource};
 use penstock_storage::measurements::MeasurementStore;
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
 
 /// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
 /// value, else the mean of the year.
-pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> HourlyIntensity {
+pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
     let zone = live.settings.grid.zones.get(zone_of(live, provider));
-    zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| HourlyIntensity {
+    zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {
         grams: provider.location.grid.g_per_kwh.round().to_u32().unwrap_or(0),
         source: IntensitySource::Yearly,
     })
@@ -56,7 +56,7 @@ impl GridRecords {
             }
         });
         if let Err(error) = read.and_then(|()| store.delete(&unknown)) {
-            tracing::warn!(name: "figures_not_read", why = %error);
+            tracing::warn!(name: "latency_stats_not_read", why = %error);
         }
         Self(Mutex::new(records))
     }
@@ -77,7 +77,7 @@ impl GridRecords {
     }
 
     /// Returns the intensity that was recorded in an hour since 1970.
-    pub fn recorded_at(&self, zone: &str, hour: u64) -> Option<HourlyIntensity> {
+    pub fn recorded_at(&self, zone: &str, hour: u64) -> Option<IntensityRecord> {
         self.0.lock().get(zone)?.history.at(hour)
     }
 
@@ -97,6 +97,6 @@ impl GridRecords {
 pub fn flush_intensity(app: &AppState) {
     app.grid_records.record(&app.config_snapshot(), app.clock.unix_seconds());
     if let Err(error) = app.stores.measurements.put(&app.grid_records.take_changed()) {
-        tracing::warn!(name: "figures_not_written", why = %error);
+        tracing::warn!(name: "latency_stats_not_written", why = %error);
     }
 }

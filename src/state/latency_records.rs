@@ -38,7 +38,7 @@ struct FigureRow<T> {
 
 /// Rows that a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushExtent {
+pub enum FlushScope {
     /// Bounded number of rows, while requests are served.
     Round,
     /// All changed rows, before the process ends.
@@ -79,7 +79,7 @@ pub fn restore_latency_records(live: &ConfigSnapshot, store: &MeasurementStore, 
     let restored = restore_offers(live, store, clock, &mut unknown)
         .and_then(|()| restore_models(live, store, clock, &mut unknown));
     if let Err(error) = restored.and_then(|()| store.delete(&unknown)) {
-        tracing::warn!(name: "figures_not_read", why = %error);
+        tracing::warn!(name: "latency_stats_not_read", why = %error);
     }
 }
 
@@ -136,12 +136,12 @@ fn read_rows<T: DeserializeOwned>(
 }
 
 /// Writes all figures that changed since they were last written, and the intensity of the grids; blocks.
-pub fn flush_latency_records(app: &AppState, extent: FlushExtent) {
+pub fn flush_latency_records(app: &AppState, extent: FlushScope) {
     flush_intensity(app);
     let live = app.config_snapshot();
     let most = match extent {
-        FlushExtent::Round => ROUND_ROWS,
-        FlushExtent::Everything => usize::MAX,
+        FlushScope::Round => ROUND_ROWS,
+        FlushScope::Everything => usize::MAX,
     };
     let mut offers = Vec::new();
     // Each round starts at another offset, so that all rows are written eventually even if many rows change.
@@ -169,7 +169,7 @@ pub fn flush_latency_records(app: &AppState, extent: FlushExtent) {
     let store = &app.stores.measurements;
     let written = store.put(&offers).and_then(|()| store.put(&models));
     if let Err(error) = written {
-        tracing::warn!(name: "figures_not_written", why = %error);
+        tracing::warn!(name: "latency_stats_not_written", why = %error);
     }
 }
 

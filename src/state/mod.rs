@@ -7,7 +7,7 @@ pub mod grid_intensity;
 pub mod latency_records;
 mod persistent_state;
 mod scrape;
-mod spends;
+mod spending;
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::schedule::BackupSchedule;
@@ -27,8 +27,8 @@ use crate::storage::images::cache::ImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::Stores;
+use crate::telemetry::blocking_tasks::BlockingContext;
 use crate::telemetry::metrics::MetricsRegistry;
-use crate::telemetry::off_thread::BlockingHandles;
 use crate::telemetry::request_history::RequestHistory;
 use crate::time::clock::ProcessClock;
 use crate::upgrade::new_process::Predecessor;
@@ -94,7 +94,7 @@ pub struct AppState {
     /// Manager of batches.
     pub batches: Arc<BatchManager>,
     /// Handles that blocking work of requests needs.
-    pub blocking: BlockingHandles,
+    pub blocking: BlockingContext,
     /// Handles of the process that batches work with.
     pub batch_context: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
@@ -370,8 +370,8 @@ impl AppState {
 }
 
 /// Creates the handles that blocking work of requests needs.
-fn blocking_handles(metrics: &Arc<MetricsRegistry>) -> BlockingHandles {
-    BlockingHandles {
+fn blocking_handles(metrics: &Arc<MetricsRegistry>) -> BlockingContext {
+    BlockingContext {
         metrics: metrics.clone(),
         #[cfg(feature = "inject")]
         inject: Arc::default(),
@@ -393,7 +393,7 @@ fn build_snapshot(
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
 fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTls, String> {
     for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
-        tracing::warn!(name: "certificate_over", why);
+        tracing::warn!(name: "certificate_expired", why);
     }
     tls::from_settings(settings)
 }

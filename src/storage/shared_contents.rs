@@ -2,7 +2,7 @@
 
 use crate::storage::files::FileBucket;
 use crate::storage::files::quota::has_free_space;
-use penstock_object_storage::{ContentStore, Folder, ObjectReader};
+use penstock_object_storage::{ContentStore, Folder, RandomAccessObject};
 use std::io::{ErrorKind, Result, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl SharedContents {
         Ok(Some(bytes))
     }
 
-    fn open(&self, name: &str) -> Result<Option<Box<dyn ObjectReader>>> {
+    fn open(&self, name: &str) -> Result<Option<Box<dyn RandomAccessObject>>> {
         match self.store()?.open(name) {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

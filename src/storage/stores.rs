@@ -277,7 +277,7 @@ fn restrict(folder: &Path) {
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
     for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_FOLDER)].into_iter().chain(files) {
         if let Err(error) = penstock_storage::restrict_permissions(&path) {
-            tracing::warn!(name: "others_may_read", path = %path.display(), reason = %error);
+            tracing::warn!(name: "permissions_not_restricted", path = %path.display(), reason = %error);
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn raise_limit() {
 /// Logs a warning if the configuration may need more descriptors than allowed.
 pub fn log_if_insufficient(settings: &Settings) {
     if let Some(why) = insufficient_reason(settings, getrlimit(Resource::Nofile).current) {
-        tracing::warn!(name: "few_descriptors", why);
+        tracing::warn!(name: "descriptor_limit_low", why);
     }
 }
 

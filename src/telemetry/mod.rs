@@ -4,6 +4,7 @@ mod access_record;
 #[cfg(test)]
 mod alert_rules;
 pub mod batches;
+pub mod blocking_tasks;
 mod connection_metrics;
 pub mod durability_metrics;
 pub mod fd_limit;
@@ -12,7 +13,6 @@ pub mod first_token_history;
 pub mod fleet_metrics;
 pub mod log;
 pub mod metrics;
-pub mod off_thread;
 pub mod offers;
 pub mod outcome_history;
 pub mod overload;

@@ -176,7 +176,7 @@ impl ConcurrencyLimit {
     /// Asks the youngest batch line to release its permit, and queues an interactive request before all batch work;
     /// `None` if there is no line to ask.
     #[must_use]
-    pub fn queue_for_batch_permit(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
+    pub fn preempt_batch_line(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
         let mut queues = self.queues.lock();
         let youngest = queues.batch_lines.iter_mut().rev().find_map(|(_, signal)| signal.take())?;
         let waiter = self.push_waiter(queues, account, usize::MAX);

@@ -3,10 +3,10 @@
 
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
-use crate::telemetry::off_thread::{BlockingHandles, run_on_blocking_thread};
+use crate::telemetry::blocking_tasks::{BlockingContext, run_on_blocking_thread};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
-use penstock_core::{ApiError, InferenceRequest, OfferFacts, OfferFilters};
+use penstock_core::{ApiError, InferenceRequest, OfferFilters, OfferProperties};
 use penstock_routing::{BATCH, split_flavor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ pub struct TokenCountContext {
     /// Admission control, which counts refusals.
     pub admission: Arc<AdmissionControl>,
     /// Handles that blocking work needs.
-    pub blocking: BlockingHandles,
+    pub blocking: BlockingContext,
     /// Configuration snapshot of the request.
     pub config: Arc<ConfigSnapshot>,
     /// Account that the count is made for.
@@ -52,7 +52,7 @@ impl TokenCountContext {
     }
 
     /// Returns the properties of an offer that the filters of this request compare.
-    pub fn filter_facts<'o>(&self, offer: &'o OfferState, ask: &InferenceRequest) -> OfferFacts<'o> {
+    pub fn filter_facts<'o>(&self, offer: &'o OfferState, ask: &InferenceRequest) -> OfferProperties<'o> {
         let is_batch = self.wait.is_none() || split_flavor(&ask.model).1 == Some(BATCH);
         offer.filter_facts(self.moment, is_batch)
     }

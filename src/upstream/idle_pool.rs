@@ -90,7 +90,7 @@ impl IdlePool {
             let mut connection = thread_pool.lock().connections.get_mut(&key)?.pop()?;
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             if clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
-                && is_quiet(&mut connection.stream)
+                && is_connection_idle(&mut connection.stream)
             {
                 return Some(connection.stream);
             }
@@ -120,7 +120,7 @@ impl IdlePool {
             thread_pool.lock().connections.retain(|_, all| {
                 let is_usable = |connection: &mut IdleConnection| {
                     clock::cached_now().saturating_duration_since(connection.since) < self.max_idle
-                        && is_quiet(&mut connection.stream)
+                        && is_connection_idle(&mut connection.stream)
                 };
                 gone.extend(all.extract_if(.., |connection| !is_usable(connection)));
                 !all.is_empty()
@@ -133,7 +133,7 @@ impl IdlePool {
 
 /// Returns true if the stream is open and has no pending bytes: on an idle connection, a provider must not send
 /// anything.
-fn is_quiet(stream: &mut Stream) -> bool {
+fn is_connection_idle(stream: &mut Stream) -> bool {
     let mut byte = [0_u8; 1];
     let mut context = Context::from_waker(Waker::noop());
     Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()

@@ -9,8 +9,8 @@ pub use permit::{OfferPermit, OfferWaiters};
 
 use super::cache_affinity::{CacheAffinity, PlannedSession};
 use super::concurrency_limit::{AcquireOutcome, ConcurrencyPermit};
+use super::failure_log::{self, FailureLogs};
 use super::learned::LearnedBehavior;
-use super::notice::{self, FailureLogs};
 use super::pools::{PoolMemberships, update_breaker};
 use super::pricing::OfferPricing;
 use super::provider_state::ProviderState;
@@ -18,7 +18,7 @@ use super::request_head;
 use super::tokenize::TokenizeBackoff;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
-use penstock_core::{Dialect, OfferFacts};
+use penstock_core::{Dialect, OfferProperties};
 use penstock_dialect::completions::COMPLETIONS_PATH;
 use penstock_routing::{
     AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
@@ -233,10 +233,10 @@ impl OfferState {
 
     /// Returns the properties of the offer that filters compare, for a request at this time. `batch` selects the price
     /// of batches.
-    pub fn filter_facts(&self, moment: SelectionTime, batch: bool) -> OfferFacts<'_> {
+    pub fn filter_facts(&self, moment: SelectionTime, batch: bool) -> OfferProperties<'_> {
         let site = &self.offer.provider.location;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
-        OfferFacts {
+        OfferProperties {
             country: &site.code,
             input_cost: self.pricing.input_price(moment.unix_seconds).map(halved),
             carbon_intensity: site.grid.g_per_kwh,
@@ -267,10 +267,10 @@ impl OfferState {
 
     /// Asks the youngest batch line at the provider to release its permit, and queues an interactive request of this
     /// account for that permit; `None` if there is no batch line to ask.
-    pub fn queue_for_batch_permit(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
+    pub fn preempt_batch_line(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
         self.provider
             .concurrency
-            .queue_for_batch_permit(account)
+            .preempt_batch_line(account)
             .map(|waiter| OfferWaiters(vec![(self.clone(), waiter)]))
     }
 
@@ -294,7 +294,7 @@ impl OfferState {
             (before, breaker.state(now))
         });
         if before != after {
-            notice::log_breaker_change(self, before, after);
+            failure_log::log_breaker_change(self, before, after);
         }
         if let Some(sample) = sample {
             self.latency_stats.lock().observe(now, sample);

@@ -3,7 +3,7 @@
 use super::concurrency_limit::ConcurrencyLimit;
 use super::connect::UpstreamRoute;
 use super::connection_pool::ConnectionPools;
-use super::notice::FailureLogs;
+use super::failure_log::FailureLogs;
 use crate::config::settings::Provider;
 use parking_lot::Mutex;
 use penstock_core::UpstreamErrorKind;

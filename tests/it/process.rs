@@ -230,7 +230,7 @@ async fn settings_that_need_a_restart_are_reported_at_each_reload() {
     let reloaded = home.command(&["reload"]);
     assert!(reloaded.status.success() && complaint(&reloaded).is_empty(), "{}", complaint(&reloaded));
     until("all lines", || running.output().matches("\"reloaded\"").count() == 3).await;
-    assert_eq!(running.output().matches("reload_waits_for_start").count(), 2, "{}", running.output());
+    assert_eq!(running.output().matches("reload_needs_restart").count(), 2, "{}", running.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -113,12 +113,12 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
     let found = home.command(&["credits", "verify"]);
     assert!(complaint(&found).contains("is missing") && !ledger.exists(), "{}", complaint(&found));
     let mut process = home.run().await;
-    process.wait_for_line("ledger_copy_healed").await;
+    process.wait_for_line("ledger_replica_repaired").await;
     process.signal("TERM");
     process.until_ended().await;
     assert_eq!(std::fs::read(&copy).unwrap(), whole);
     let line = process.output();
-    let line = line.lines().find(|line| line.contains("ledger_copy_healed")).unwrap();
+    let line = line.lines().find(|line| line.contains("ledger_replica_repaired")).unwrap();
     assert!(line.contains("error") && line.contains("0 of"), "{line}");
     assert!(home.command(&["credits", "verify"]).status.success());
 }

@@ -1,6 +1,6 @@
 //! Carbon-aware start of a batch: the hour in which the power grids of its providers have the lowest emissions.
 
-use crate::intensity_history::{HourlyIntensity, IntensitySource};
+use crate::intensity_history::{IntensityRecord, IntensitySource};
 use penstock_core::calendar;
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ impl GridZone {
 
     /// Returns the grams per kWh in an hour since 1970 and their origin; `None` if unknown.
     #[must_use]
-    pub fn intensity_at(&self, hour: u64) -> Option<HourlyIntensity> {
-        let of = |source| move |grams: &u32| HourlyIntensity { grams: *grams, source };
+    pub fn intensity_at(&self, hour: u64) -> Option<IntensityRecord> {
+        let of = |source| move |grams: &u32| IntensityRecord { grams: *grams, source };
         let usual = || self.typical.as_ref()?.get((hour % 24) as usize).map(of(IntensitySource::Typical));
         self.forecast.get(&hour).map(of(IntensitySource::Forecast)).or_else(usual)
     }

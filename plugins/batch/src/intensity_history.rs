@@ -33,7 +33,7 @@ impl IntensitySource {
 
 /// Intensity of one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HourlyIntensity {
+pub struct IntensityRecord {
     /// Grams of CO2e per kWh, location-based.
     pub grams: u32,
     /// Data source of `grams`.
@@ -44,13 +44,13 @@ pub struct HourlyIntensity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntensityHistory {
     /// Recorded intensities; the key counts hours since 1970.
-    hours: BTreeMap<u64, HourlyIntensity>,
+    hours: BTreeMap<u64, IntensityRecord>,
 }
 
 impl IntensityHistory {
     /// Records the intensity of the present hour, since 1970; hours that are too old are dropped, and so are later ones,
     /// which a clock that was set back leaves behind. Returns true if the history changed.
-    pub fn record(&mut self, hour: u64, intensity: HourlyIntensity) -> bool {
+    pub fn record(&mut self, hour: u64, intensity: IntensityRecord) -> bool {
         let first = (hour + 1).saturating_sub(HISTORY_HOURS);
         let before = self.hours.len();
         self.hours.retain(|recorded, _| (first..=hour).contains(recorded));
@@ -60,7 +60,7 @@ impl IntensityHistory {
 
     /// Returns the intensity that was recorded in an hour since 1970.
     #[must_use]
-    pub fn at(&self, hour: u64) -> Option<HourlyIntensity> {
+    pub fn at(&self, hour: u64) -> Option<IntensityRecord> {
         self.hours.get(&hour).copied()
     }
 }
@@ -72,8 +72,8 @@ mod tests {
 
     const NOW: u64 = 495_000;
 
-    const fn grams(grams: u32) -> HourlyIntensity {
-        HourlyIntensity { grams, source: IntensitySource::Forecast }
+    const fn grams(grams: u32) -> IntensityRecord {
+        IntensityRecord { grams, source: IntensitySource::Forecast }
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_stored_history_is_read_again() {
         let mut history = IntensityHistory::default();
-        history.record(NOW, HourlyIntensity { grams: 31, source: IntensitySource::Yearly });
+        history.record(NOW, IntensityRecord { grams: 31, source: IntensitySource::Yearly });
         let text = serde_json::to_string(&history).unwrap();
         assert_eq!(text, r#"{"hours":{"495000":{"grams":31,"source":"yearly"}}}"#);
         assert_eq!(serde_json::from_str::<IntensityHistory>(&text).unwrap(), history);

@@ -63,7 +63,7 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     object.add_text("description", &model.description);
     object.add_json("context_length", &model.context_length.to_string());
     object.add_json("pricing", &pricing(&model.price.unwrap_or_default()));
-    object.add_texts("supported_parameters", &model.supported_parameters);
+    object.add_strings("supported_parameters", &model.supported_parameters);
     object.add_text("type", "model");
     object.add_text("display_name", &display);
     object.add_text("created_at", &format_rfc3339(model.created));
@@ -75,8 +75,8 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
         object.add_text("alias_of", &model.id);
     }
     let mut architecture = JsonObject::new();
-    architecture.add_texts("input_modalities", &model.input_modalities);
-    architecture.add_texts("output_modalities", &model.output_modalities);
+    architecture.add_strings("input_modalities", &model.input_modalities);
+    architecture.add_strings("output_modalities", &model.output_modalities);
     object.add_json("architecture", &architecture.finish());
     let mut top = JsonObject::new();
     top.add_json("context_length", &model.context_length.to_string());

@@ -26,8 +26,8 @@ pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> Strin
     let mut object = JsonObject::new();
     object.add_text("type", model.kind.spec().catalog_type);
     object.add_text("display_name", display);
-    object.add_texts("input_modalities", &model.input_modalities);
-    object.add_texts("output_modalities", &model.output_modalities);
+    object.add_strings("input_modalities", &model.input_modalities);
+    object.add_strings("output_modalities", &model.output_modalities);
     object.add_json("capabilities", &capabilities(model));
     object.add_json("context_length", &model.context_length.to_string());
     let most = if model.kind.is_generator() { most.to_string() } else { "null".to_owned() };

@@ -27,7 +27,7 @@ impl JsonObject {
     }
 
     /// Adds a member whose value is a list of strings.
-    pub(crate) fn add_texts(&mut self, name: &str, texts: &[String]) {
+    pub(crate) fn add_strings(&mut self, name: &str, texts: &[String]) {
         self.add_json(name, &Value::from(texts).to_string());
     }
 

@@ -239,7 +239,7 @@ impl InferenceRequest {
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
         let output = cap.saturating_mul(self.generations());
         let undelivered = cap.saturating_mul(self.generations().saturating_sub(u64::from(self.n.max(1))));
-        let (input, least_input) = (self.max_input_tokens_within(window), self.min_input_tokens(window));
+        let (input, least_input) = (self.max_input_tokens_for_window(window), self.min_input_tokens(window));
         UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
     }
 
@@ -256,7 +256,7 @@ impl InferenceRequest {
     /// Upper bound of the prompt tokens that a model with this context window can read: each prompt of a text
     /// completion, each input of an embedding and each document has the whole window.
     #[must_use]
-    pub fn max_input_tokens_within(&self, window: u64) -> u64 {
+    pub fn max_input_tokens_for_window(&self, window: u64) -> u64 {
         let texts = match &self.task {
             InferenceTask::Chat => 1,
             InferenceTask::Complete(task) => task.prompts.len(),

@@ -49,7 +49,7 @@ pub use media::{
 };
 pub use member_omissions::MemberOmissions;
 pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
-pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
+pub use offer_filters::{OfferFilter, OfferFilters, OfferProperties};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{
     ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
@@ -68,6 +68,6 @@ pub use traits::{
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
 pub use upstream_error::{RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
-    DeliveredPart, FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
+    DeliveredUsage, FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds,
     UsageSource, WorkDone,
 };

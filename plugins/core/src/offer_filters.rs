@@ -54,7 +54,7 @@ impl fmt::Display for OfferFilter {
 /// Properties of an offer that are compared with the filters. An offer with an unknown value does not pass the filter
 /// of that value, except for the speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OfferFacts<'f> {
+pub struct OfferProperties<'f> {
     /// Country, ISO 3166-1 alpha-2 in upper case.
     pub country: &'f str,
     /// Price of input for this request, EUR per million tokens; `None` if tokens are not the billed unit.
@@ -69,7 +69,7 @@ pub struct OfferFacts<'f> {
 impl OfferFilters {
     /// True if an offer passes this filter.
     #[must_use]
-    pub fn allows(&self, filter: OfferFilter, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows(&self, filter: OfferFilter, facts: &OfferProperties<'_>) -> bool {
         match filter {
             OfferFilter::Countries => {
                 self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
@@ -88,13 +88,13 @@ impl OfferFilters {
 
     /// True if an offer passes all filters.
     #[must_use]
-    pub fn allows_all(&self, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows_all(&self, facts: &OfferProperties<'_>) -> bool {
         OfferFilter::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
     /// True if an offer passes only because its speed is unknown.
     #[must_use]
-    pub fn allows_only_unmeasured_speed(&self, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows_only_unmeasured_speed(&self, facts: &OfferProperties<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()
     }
 }
@@ -103,8 +103,8 @@ impl OfferFilters {
 mod tests {
     use super::*;
 
-    fn facts() -> OfferFacts<'static> {
-        OfferFacts {
+    fn facts() -> OfferProperties<'static> {
+        OfferProperties {
             country: "FI",
             input_cost: Some(Decimal::new(5, 2)),
             carbon_intensity: Decimal::new(715, 1),
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    fn unmet(filters: &OfferFilters, facts: &OfferFacts<'_>) -> Vec<&'static str> {
+    fn unmet(filters: &OfferFilters, facts: &OfferProperties<'_>) -> Vec<&'static str> {
         OfferFilter::ALL
             .iter()
             .filter(|filter| !filters.allows(**filter, facts))
@@ -152,7 +152,7 @@ mod tests {
             min_speed_tps: Some(1e9),
             ..OfferFilters::default()
         };
-        let unknown = OfferFacts { input_cost: None, speed: None, ..facts() };
+        let unknown = OfferProperties { input_cost: None, speed: None, ..facts() };
         assert_eq!(unmet(&filters, &unknown), ["max_input_cost"]);
         assert!(
             filters.allows_only_unmeasured_speed(&unknown) && !filters.allows_only_unmeasured_speed(&facts())

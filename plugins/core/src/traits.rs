@@ -7,7 +7,7 @@ use crate::media::GeneratedImage;
 use crate::request_adjustment::{ExtraMember, OfferObservation, ReasoningName, RequestAdjustment};
 use crate::stream_progress::{RescueMode, StreamProgress};
 use crate::upstream_error::UpstreamError;
-use crate::usage::{DeliveredPart, FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
+use crate::usage::{DeliveredUsage, FinishReason, MeasuredEnergy, TokenUsage, WorkDone};
 use bytes::Bytes;
 
 /// Method by which a provider continues an interrupted answer.
@@ -275,9 +275,9 @@ pub trait StreamTranslation: Send {
     fn estimated_usage(&self) -> TokenUsage;
 
     /// Part of the answer that the client has received so far.
-    fn delivered_part(&self) -> DeliveredPart {
+    fn delivered_part(&self) -> DeliveredUsage {
         let bytes = self.output_bytes();
-        DeliveredPart { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
+        DeliveredUsage { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
     }
 
     /// Usage of the current provider alone: as reported by it, or else counted from the text that it generated,

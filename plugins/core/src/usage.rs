@@ -49,7 +49,7 @@ pub struct UsageBounds {
 
 /// Part of an answer that its client has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeliveredPart {
+pub struct DeliveredUsage {
     /// True if the client has received no text, no reasoning and no tool call.
     pub is_empty: bool,
     /// Bytes of generated text that it has received: without an echo of the prompt, and without reasoning that the

@@ -90,16 +90,16 @@ pub struct UsageRow<'a> {
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub eur: Decimal,
     /// Charges in micro-credits, as text, since they may exceed 64 bits.
-    #[serde(borrow, skip_serializing_if = "is_nought")]
+    #[serde(borrow, skip_serializing_if = "is_zero_or_empty")]
     pub credits: Cow<'a, str>,
     /// Charges to the energy wallet, in nano-kWh, as text.
-    #[serde(borrow, skip_serializing_if = "is_nought")]
+    #[serde(borrow, skip_serializing_if = "is_zero_or_empty")]
     pub energy: Cow<'a, str>,
     /// Amount granted to the account, in micro-credits, as text.
-    #[serde(borrow, skip_serializing_if = "is_nought")]
+    #[serde(borrow, skip_serializing_if = "is_zero_or_empty")]
     pub granted_credits: Cow<'a, str>,
     /// Amount granted to the account, in nano-kWh, as text.
-    #[serde(borrow, skip_serializing_if = "is_nought")]
+    #[serde(borrow, skip_serializing_if = "is_zero_or_empty")]
     pub granted_energy: Cow<'a, str>,
 }
 
@@ -108,7 +108,7 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-fn is_nought(text: &str) -> bool {
+fn is_zero_or_empty(text: &str) -> bool {
     text == "0" || text.is_empty()
 }
 

@@ -4,7 +4,7 @@ use crate::choices::{self, ChoiceSize};
 use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
-use crate::generated_output::GeneratedOutput;
+use crate::generated_output::GeneratedTokenCount;
 use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
 use bytes::Bytes;
@@ -110,7 +110,7 @@ impl DecodedAnswer {
         if events.iter().any(unknown) {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        let mut sent = GeneratedOutput::new(ask);
+        let mut sent = GeneratedTokenCount::new(ask);
         let usage_bounds = ask.usage_bounds(target);
         let mut limit = OutputLimit::new(ask, &usage_bounds);
         for event in events {

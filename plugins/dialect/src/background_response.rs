@@ -14,7 +14,7 @@ pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response}
 
 /// State of a background response without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UnansweredState<'a> {
+pub enum PendingResponseState<'a> {
     /// Response that waits for its start.
     Queued,
     /// Response that is being generated.
@@ -42,7 +42,7 @@ impl ResponseFailure<'_> {
     }
 }
 
-impl UnansweredState<'_> {
+impl PendingResponseState<'_> {
     const fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -127,7 +127,7 @@ pub fn is_pending(response: &[u8]) -> bool {
 
 /// Returns a response object with this state, without the members of an answer.
 #[must_use]
-pub fn with_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
+pub fn with_state(response: &[u8], state: &PendingResponseState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
     out.push(b'{');
     for (name, value) in members(response) {
@@ -152,8 +152,8 @@ pub fn with_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
     out
 }
 
-fn write_error(state: &UnansweredState<'_>, out: &mut Vec<u8>) {
-    let UnansweredState::Failed(failure) = state else { return out.extend_from_slice(b"null") };
+fn write_error(state: &PendingResponseState<'_>, out: &mut Vec<u8>) {
+    let PendingResponseState::Failed(failure) = state else { return out.extend_from_slice(b"null") };
     let _ = write!(out, "{{\"code\":\"{}\",\"message\":", failure.code);
     penstock_json_scan::json::write_str(out, &failure.message);
     out.push(b'}');
@@ -216,11 +216,11 @@ mod tests {
         assert!(has_answer(ANSWERED.as_bytes()) && is_background(ANSWERED.as_bytes()));
         let failure = ResponseFailure { code: "server_error", message: "It \"broke\".".into() };
         for (state, status, error) in [
-            (UnansweredState::Queued, "queued", Value::Null),
-            (UnansweredState::InProgress, "in_progress", Value::Null),
-            (UnansweredState::Cancelled, "cancelled", Value::Null),
+            (PendingResponseState::Queued, "queued", Value::Null),
+            (PendingResponseState::InProgress, "in_progress", Value::Null),
+            (PendingResponseState::Cancelled, "cancelled", Value::Null),
             (
-                UnansweredState::Failed(failure),
+                PendingResponseState::Failed(failure),
                 "failed",
                 json!({"code": "server_error", "message": "It \"broke\"."}),
             ),

@@ -22,10 +22,10 @@ pub mod stored_response;
 pub mod write;
 
 mod answer;
-mod any_responses;
+mod any_to_responses;
 mod body_builder;
-mod chat_chat;
-mod chat_messages;
+mod chat_to_chat;
+mod chat_to_messages;
 mod choices;
 mod classify;
 pub mod completions;
@@ -35,8 +35,8 @@ mod extra_member_tests;
 #[cfg(test)]
 mod finish_tests;
 mod json_cursor;
-mod messages_chat;
-mod messages_messages;
+mod messages_to_chat;
+mod messages_to_messages;
 mod output_limit;
 mod partial_json;
 mod pending_tool_calls;
@@ -48,7 +48,7 @@ mod reasoning_switch_tests;
 #[cfg(test)]
 mod request_history_tests;
 mod response_constraints;
-mod responses_any;
+mod responses_to_any;
 #[cfg(test)]
 mod stream_format_tests;
 mod stream_translator;
@@ -58,7 +58,7 @@ mod test_support;
 mod translator_def;
 
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
-pub use chat_messages::DEFAULT_MAX_TOKENS;
+pub use chat_to_messages::DEFAULT_MAX_TOKENS;
 pub use choices::join_completions;
 pub use classify::{FailedRequest, classify_error, classify_in_band_error, join_sent_body};
 pub use response_constraints::ResponseConstraints;

@@ -1,7 +1,7 @@
 //! Limit on the generated text of an answer, for providers that ignore `max_tokens`.
 
 use crate::event::AnswerEvent;
-use crate::generated_output::GeneratedOutput;
+use crate::generated_output::GeneratedTokenCount;
 use penstock_core::{FinishReason, InferenceRequest, UsageBounds};
 
 /// Limit on the bytes that one provider generates. It is far above what the allowed tokens can contain, so that only an
@@ -31,7 +31,7 @@ impl OutputLimit {
 
     /// Returns the part of an event that is within the limit. `output` is the output up to and with this event. After
     /// the limit, content is dropped, and the finish reason is that of a cut answer.
-    pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedOutput) -> Option<AnswerEvent> {
+    pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedTokenCount) -> Option<AnswerEvent> {
         let is_content = event.is_content();
         let is_first_excess = !self.is_exceeded && is_content && output.bytes() > self.max_bytes;
         self.is_exceeded |= is_first_excess;

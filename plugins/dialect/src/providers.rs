@@ -2,22 +2,29 @@
 
 use crate::decode::{chat, messages};
 use crate::translator_def::ProviderDialect;
-use crate::{any_responses, chat_chat, chat_messages, messages_chat, messages_messages, responses_any};
+use crate::{
+    any_to_responses, chat_to_chat, chat_to_messages, messages_to_chat, messages_to_messages,
+    responses_to_any,
+};
 use penstock_core::Dialect;
 
 /// Dialects of providers, in the order of [`Dialect`].
-pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_responses::PROVIDER];
+pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_responses::PROVIDER];
 
 const CHAT: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(chat::ChatDecoder::new(id)),
     decode_buffered: chat::decode_completion,
-    translators: &[chat_chat::TRANSLATOR, messages_chat::TRANSLATOR, responses_any::CHAT],
+    translators: &[chat_to_chat::TRANSLATOR, messages_to_chat::TRANSLATOR, responses_to_any::CHAT],
 };
 
 const MESSAGES: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(messages::MessagesDecoder::new(id)),
     decode_buffered: |body, id, events| messages::decode_message(body, id, events).map(|()| None),
-    translators: &[chat_messages::TRANSLATOR, messages_messages::TRANSLATOR, responses_any::MESSAGES],
+    translators: &[
+        chat_to_messages::TRANSLATOR,
+        messages_to_messages::TRANSLATOR,
+        responses_to_any::MESSAGES,
+    ],
 };
 
 /// Returns the decoders and translators for providers of a dialect.

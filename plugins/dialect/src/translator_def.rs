@@ -3,7 +3,7 @@
 use crate::answer::DecodedAnswer;
 use crate::decode::{BufferedDecoder, DialectDecoder};
 use crate::write::{self, ResponseIdentity};
-use crate::{chat_chat, messages_chat, reasoning_effort, responses_any};
+use crate::{chat_to_chat, messages_to_chat, reasoning_effort, responses_to_any};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator,
@@ -51,13 +51,13 @@ pub(crate) const fn converted_translators(provider: Dialect, convert: BodyConver
         provider_dialect: provider,
         path: provider.spec().provider_path,
         convert: Some(convert),
-        ..chat_chat::TRANSLATOR
+        ..chat_to_chat::TRANSLATOR
     };
     let TranslatorDef { provider_dialect, path, convert, .. } = chat;
     [
         chat,
-        TranslatorDef { provider_dialect, path, convert, ..messages_chat::TRANSLATOR },
-        TranslatorDef { provider_dialect, path, convert, ..responses_any::CHAT },
+        TranslatorDef { provider_dialect, path, convert, ..messages_to_chat::TRANSLATOR },
+        TranslatorDef { provider_dialect, path, convert, ..responses_to_any::CHAT },
     ]
 }
 

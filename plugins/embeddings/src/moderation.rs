@@ -2,7 +2,7 @@
 //! categories are the model's own.
 
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::AnswerCursor;
+use crate::cursor::EmbeddingJsonCursor;
 use crate::json_text::{quoted, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
@@ -24,7 +24,7 @@ fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
 
 /// Reads a result object and checks the types of its known members. The names of the categories inside depend on the
 /// model and are not checked.
-fn check_result(cursor: &mut AnswerCursor<'_>) -> Option<()> {
+fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
     cursor.read_object(|key, cursor| {
         let value = cursor.take_bytes()?;
         let is_valid = match key {
@@ -73,7 +73,7 @@ impl ProviderAdapter for OpenAiModeration {
         let answer = answers.pop().map(|answer| answer.body).ok_or_else(malformed)?;
         let mut reported = AnswerUsage::default();
         let (mut results, mut count, mut error) = (None, 0, false);
-        let mut cursor = AnswerCursor::new(&answer);
+        let mut cursor = EmbeddingJsonCursor::new(&answer);
         let read = cursor.read_object(|key, cursor| {
             match key {
                 "results" if results.is_none() => {

@@ -38,7 +38,7 @@ pub use meter::{
     UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
-pub use peers::{PeerUsage, RefusedTokens, SharedAmounts, UsageTotals, is_recipient_of_rest};
+pub use peers::{PeerUsage, RefusedTokens, SharedAmounts, UsageTotals, receives_remainder};
 pub use penstock_core::calendar::BudgetPeriod;
 pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
 pub use spend::SpendTotals;

@@ -15,7 +15,7 @@
 //! there while the level is high.
 //!
 //! Some amounts cannot be divided: a level of fewer requests than gateways, and a request of more tokens than the part
-//! of its gateway. Then one gateway with demand after the other, see [`is_recipient_of_rest`], may use all that the
+//! of its gateway. Then one gateway with demand after the other, see [`receives_remainder`], may use all that the
 //! others did not announce. In the second case the others use their base only.
 //!
 //! Requests in flight are not used up: a gateway whose requests follow one another would never give any of them to the
@@ -89,7 +89,7 @@ pub struct PeerUsage {
     pub refused: RefusedTokens,
     /// Sum of the amounts that the others may use until their next synchronization.
     pub allowed: SharedAmounts,
-    /// True if this gateway may use what a division of the limits leaves, see [`is_recipient_of_rest`].
+    /// True if this gateway may use what a division of the limits leaves, see [`receives_remainder`].
     pub receives_rest: bool,
 }
 
@@ -110,7 +110,7 @@ const REST_PERIOD: Duration = Duration::from_secs(6);
 /// with demand, `own` and `peers`, each receive it once in a round, and each round begins with another one: requests
 /// that come at regular intervals must not find the same gateway each time.
 #[must_use]
-pub fn is_recipient_of_rest(owner: &str, own: u32, peers: &[u32], now: Duration) -> bool {
+pub fn receives_remainder(owner: &str, own: u32, peers: &[u32], now: Duration) -> bool {
     let before = peers.iter().filter(|peer| **peer < own).count();
     let gateways = u64::try_from(peers.len()).unwrap_or(u64::MAX).saturating_add(1);
     let period = now.as_secs() / REST_PERIOD.as_secs();
@@ -171,29 +171,29 @@ enum Division {
 
 impl SharingPhase {
     /// Returns the amount of a limit with this level that must be left to each silent gateway.
-    fn left_to_silent(self, limit: u64, level: u64, members: u32) -> u64 {
+    fn amount_for_silent_members(self, limit: u64, level: u64, members: u32) -> u64 {
         let members = u64::from(members.max(1));
         match self {
-            Self::Begun => equal_part(limit, members),
-            Self::Established => base_part(level, members),
+            Self::Begun => equal_share(limit, members),
+            Self::Established => base_share(level, members),
         }
     }
 }
 
 /// Returns the part of a level that each gateway has without demand.
-fn base_part(level: u64, members: u64) -> u64 {
+fn base_share(level: u64, members: u64) -> u64 {
     (level / 4 / members).max(u64::from(level > members))
 }
 
 /// Returns an equal part of an amount, at least 1: at the first use, each gateway admits a request of a limit that is
 /// smaller than the number of gateways.
-fn equal_part(amount: u64, members: u64) -> u64 {
+fn equal_share(amount: u64, members: u64) -> u64 {
     (amount / members).max(u64::from(amount > 0))
 }
 
 /// Returns the part of a level that a gateway with this share of the demand gets: its base, and the rest by demand.
-fn part_by_demand(level: u64, members: u64, own: u64, total: u128) -> Option<u64> {
-    let base = base_part(level, members);
+fn share_by_demand(level: u64, members: u64, own: u64, total: u128) -> Option<u64> {
+    let base = base_share(level, members);
     let shared = level.saturating_sub(base.saturating_mul(members));
     let part = (u128::from(shared) * u128::from(own)).checked_div(total)?;
     Some(u64::try_from(part).unwrap_or(u64::MAX).saturating_add(base))
@@ -212,10 +212,10 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
     let rest = level.saturating_sub(demand.announced.saturating_add(silent));
     let part = match demand.division {
         Division::ByDemand { receives_rest: true } if level <= members && demand.own > 0 => rest,
-        Division::ByDemand { .. } => part_by_demand(level, members, demand.own, demand.total())
-            .unwrap_or_else(|| equal_part(level, members)),
+        Division::ByDemand { .. } => share_by_demand(level, members, demand.own, demand.total())
+            .unwrap_or_else(|| equal_share(level, members)),
         Division::Rest => rest,
-        Division::Base => base_part(level, members),
+        Division::Base => base_share(level, members),
     };
     part.min(rest)
 }
@@ -225,7 +225,7 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
 fn division_of_tokens(limit: u64, demand: [RefusedTokens; 2], total: u128, peers: &PeerUsage) -> Division {
     let members = u64::from(peers.members.max(1));
     let exceeds_part = |refused: &RefusedTokens| {
-        let part = part_by_demand(limit, members, refused.wanted, total).unwrap_or(limit);
+        let part = share_by_demand(limit, members, refused.wanted, total).unwrap_or(limit);
         refused.amount.min(limit / 2) > part
     };
     match (demand.iter().any(exceeds_part), peers.receives_rest) {
@@ -262,13 +262,13 @@ impl SharedState {
         self.used = (own.requests, own.tokens);
         let phase = std::mem::take(&mut self.phase);
         let allow = |limit: u64, level: u64, demand| {
-            let each = phase.left_to_silent(limit, level, peers.members);
+            let each = phase.amount_for_silent_members(limit, level, peers.members);
             let allowed =
                 allowance(level, demand, peers.members, each.saturating_mul(u64::from(peers.silent)));
             match phase {
                 SharingPhase::Begun => allowed,
                 // The others leave it alone, even if two of them announced the same rest at the same time.
-                SharingPhase::Established => allowed.max(base_part(level, u64::from(peers.members.max(1)))),
+                SharingPhase::Established => allowed.max(base_share(level, u64::from(peers.members.max(1)))),
             }
         };
         if let Some(limit) = limits.requests {
@@ -304,7 +304,7 @@ fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
         return u32::MAX;
     }
     let members = u64::from(peers.members.max(1));
-    let part = part_by_demand(limit.into(), members, demand.own, demand.total());
+    let part = share_by_demand(limit.into(), members, demand.own, demand.total());
     part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX))
 }
 

@@ -4,7 +4,7 @@
 
 use penstock_limits::{
     ActualCost, CostEstimate, LimitReservation, PeerUsage, RefusedTokens, UsageLimits, UsageMeter,
-    UsageTotals, WorkClass, is_recipient_of_rest,
+    UsageTotals, WorkClass, receives_remainder,
 };
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -235,7 +235,7 @@ impl Simulation {
             }
         }
         peers.receives_rest = self.gateways[own].has_recent_demand(own, at)
-            && is_recipient_of_rest("key/k", own as u32, &demanding, time(at));
+            && receives_remainder("key/k", own as u32, &demanding, time(at));
         let gateway = &mut self.gateways[own];
         gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));
         let totals = gateway.meter.totals();

@@ -1,7 +1,7 @@
 //! Objects as files in a folder.
 
 use crate::name::check_name;
-use crate::{ContentStore, ObjectInfo, ObjectPage, ObjectReader, PAGE_SIZE};
+use crate::{ContentStore, ObjectInfo, ObjectPage, PAGE_SIZE, RandomAccessObject};
 use bytes::Bytes;
 use std::collections::BinaryHeap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -77,7 +77,7 @@ impl ContentStore for Folder {
         self.create(name, file.into_temp_path())
     }
 
-    fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>> {
+    fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>> {
         Ok(Box::new(File::open(self.path(name)?)?))
     }
 

@@ -49,7 +49,7 @@ pub trait ContentStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns `NotFound` if there is no object of this name, and any other I/O error.
-    fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>>;
+    fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>>;
 
     /// Deletes an object; a missing one is no error.
     ///
@@ -95,7 +95,7 @@ fn delete_each(store: &(impl ContentStore + ?Sized), names: &[String]) -> Result
 }
 
 /// Reader of the contents of one object.
-pub trait ObjectReader: Debug + Send + Sync {
+pub trait RandomAccessObject: Debug + Send + Sync {
     /// Returns the length in bytes.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ pub trait ObjectReader: Debug + Send + Sync {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 }
 
-impl ObjectReader for File {
+impl RandomAccessObject for File {
     fn length(&self) -> Result<u64> {
         Ok(self.metadata()?.len())
     }

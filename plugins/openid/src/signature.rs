@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureAlgorithm {
     /// RSA, with this padding and hash.
-    Rsa(RsaRule),
+    Rsa(RsaScheme),
     /// ECDSA on P-256 with SHA-256.
     Es256,
     /// ECDSA on P-384 with SHA-384.
@@ -23,7 +23,7 @@ pub enum SignatureAlgorithm {
 /// Padding and hash of an RSA signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum RsaRule {
+pub enum RsaScheme {
     Rs256,
     Rs384,
     Rs512,
@@ -36,12 +36,12 @@ impl SignatureAlgorithm {
     /// Returns the algorithm with this name in the header member `alg`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
-            "RS256" => Self::Rsa(RsaRule::Rs256),
-            "RS384" => Self::Rsa(RsaRule::Rs384),
-            "RS512" => Self::Rsa(RsaRule::Rs512),
-            "PS256" => Self::Rsa(RsaRule::Ps256),
-            "PS384" => Self::Rsa(RsaRule::Ps384),
-            "PS512" => Self::Rsa(RsaRule::Ps512),
+            "RS256" => Self::Rsa(RsaScheme::Rs256),
+            "RS384" => Self::Rsa(RsaScheme::Rs384),
+            "RS512" => Self::Rsa(RsaScheme::Rs512),
+            "PS256" => Self::Rsa(RsaScheme::Ps256),
+            "PS384" => Self::Rsa(RsaScheme::Ps384),
+            "PS512" => Self::Rsa(RsaScheme::Ps512),
             "ES256" => Self::Es256,
             "ES384" => Self::Es384,
             "EdDSA" => Self::EdDsa,
@@ -50,7 +50,7 @@ impl SignatureAlgorithm {
     }
 }
 
-impl RsaRule {
+impl RsaScheme {
     fn parameters(self) -> &'static rules::RsaParameters {
         match self {
             Self::Rs256 => &rules::RSA_PKCS1_2048_8192_SHA256,

@@ -27,9 +27,11 @@ use crate::ledger::RowWrite;
 use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
-pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertOutcome, first_claim};
+pub use claims::{
+    BatchClaim, BatchCoordination, CancellationRequest, ClaimState, FleetInsertOutcome, first_claim,
+};
 pub use slices::{
-    BatchSlice, MAX_SLICES, ResultSegment, SliceEnd, SliceProgress, batch_of, is_slice_id, slicing_rows,
+    BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, batch_of, is_slice_id, slicing_rows,
 };
 pub use unfinished::UnfinishedEntry;
 pub use usage::BatchUsage;

@@ -6,19 +6,19 @@ use std::collections::hash_map::Entry;
 use crate::{StoreError, Transaction, row};
 
 /// Writes by disk key; `None` removes the row.
-pub(crate) type KeyedWrites = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+pub(crate) type WritesByKey = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Evaluates each transaction against `read`, which returns a stored row by disk key, and the earlier transactions of
 /// the group. Returns the result of each and the writes of those that succeeded, one for each row.
 pub(crate) fn evaluate_group<'a>(
     transactions: impl Iterator<Item = &'a Transaction>,
     mut read: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,
-) -> (Vec<Result<(), StoreError>>, KeyedWrites) {
-    let mut order: KeyedWrites = Vec::new();
+) -> (Vec<Result<(), StoreError>>, WritesByKey) {
+    let mut order: WritesByKey = Vec::new();
     let mut indexes: HashMap<Vec<u8>, usize> = HashMap::new();
     let mut results = Vec::new();
     for transaction in transactions {
-        let mut writes: KeyedWrites = Vec::new();
+        let mut writes: WritesByKey = Vec::new();
         let result = transaction.evaluate(
             |space, key| {
                 let key = row::disk_key(space, key);

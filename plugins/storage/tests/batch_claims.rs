@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{
-    BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, ClaimState, EndRequest,
+    BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, CancellationRequest, ClaimState,
     FleetInsertOutcome, record_rows,
 };
 use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
@@ -104,12 +104,12 @@ fn a_commit_counts_once_and_needs_the_claim_as_it_left_it() {
 #[test]
 fn an_end_is_requested_once_and_forgotten_with_the_batch() {
     let (store, batches) = batches(&["a", "b"]);
-    batches.request_end("b", EndRequest::InputDeleted).unwrap();
-    batches.request_end("b", EndRequest::Cancelled).unwrap();
-    batches.request_end("unknown", EndRequest::Cancelled).unwrap();
+    batches.request_end("b", CancellationRequest::InputDeleted).unwrap();
+    batches.request_end("b", CancellationRequest::Cancelled).unwrap();
+    batches.request_end("unknown", CancellationRequest::Cancelled).unwrap();
     let ids = ["a".to_owned(), "b".to_owned(), "unknown".to_owned()];
     let ends = || batches.coordination(&ids).unwrap().iter().map(|row| row.end).collect::<Vec<_>>();
-    assert_eq!(ends(), [None, Some(EndRequest::InputDeleted), None]);
+    assert_eq!(ends(), [None, Some(CancellationRequest::InputDeleted), None]);
     let ended = BatchRecord { state: BatchState::Failed, ..record("b") };
     let rows = record_rows(&ended, None).unwrap();
     let delete = rows.into_iter().fold(Transaction::new(), |batch, row| match row.value {
@@ -118,7 +118,7 @@ fn an_end_is_requested_once_and_forgotten_with_the_batch() {
     });
     store.apply(delete).unwrap();
     assert_eq!(ends(), [None; 3]);
-    batches.request_end("b", EndRequest::Cancelled).unwrap();
+    batches.request_end("b", CancellationRequest::Cancelled).unwrap();
     assert_eq!(batches.coordination(&ids[1..2]).unwrap(), [BatchCoordination::default()]);
 }
 

@@ -179,7 +179,7 @@ impl TokenCounter {
         // here.
         let most = budget.max_tokens.saturating_add(each.saturating_mul(count as u64));
         let mut meter = TokenMeter::new(images, CountBudget { max_tokens: most, ..*budget });
-        let bytes = meter.max_bytes(tokenizer.max_token_bytes());
+        let bytes = meter.max_bytes(tokenizer.max_text_bytes_per_token());
         let prompt = match template.render_within(conversation, mark, &meter, bytes) {
             Ok(prompt) => prompt,
             Err(RenderError::Halted(halt)) => return Ok(Err(halt)),

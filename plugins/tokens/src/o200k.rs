@@ -64,7 +64,7 @@ impl O200kTokenizer {
 
     /// Adds the tokens of a text to a meter.
     pub(crate) fn count_into(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        meter.check_bytes(text.len(), Some(self.vocabulary.max_token_bytes()))?;
+        meter.check_bytes(text.len(), Some(self.vocabulary.max_text_bytes_per_token()))?;
         let mut symbols = Vec::with_capacity(64);
         self.pattern.for_each_piece(text, |piece, _| {
             windows::count_piece(self, piece.as_bytes(), &mut symbols, meter)

@@ -57,7 +57,7 @@ impl FileTokenizer {
 
     /// Adds the tokens of a rendered prompt to a meter.
     pub(crate) fn count_into(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        meter.check_bytes(text.len(), self.max_token_bytes())?;
+        meter.check_bytes(text.len(), self.max_text_bytes_per_token())?;
         self.added.split_raw(text, |segment, at_start| match segment {
             None => meter.add(1),
             Some(segment) => self.add_segment(segment, at_start, meter),
@@ -71,15 +71,15 @@ impl FileTokenizer {
 
     /// Returns the maximum number of bytes of text for one token; `None` if there is no maximum, because the tokenizer
     /// drops some text, or makes one token of a run of any length.
-    pub(crate) fn max_token_bytes(&self) -> Option<usize> {
+    pub(crate) fn max_text_bytes_per_token(&self) -> Option<usize> {
         if self.cuts.iter().any(PretokenizerStep::removes_text) {
             return None;
         }
         let model = match &self.model {
-            TokenizerModel::Bpe(bpe) => bpe.max_token_bytes()?,
-            TokenizerModel::Unigram(unigram) => unigram.max_token_bytes()?,
+            TokenizerModel::Bpe(bpe) => bpe.max_text_bytes_per_token()?,
+            TokenizerModel::Unigram(unigram) => unigram.max_text_bytes_per_token()?,
         };
-        model.max(self.added.max_token_bytes()?).checked_mul(self.normalizer.max_shrink_factor()?)
+        model.max(self.added.max_text_bytes_per_token()?).checked_mul(self.normalizer.max_shrink_factor()?)
     }
 
     fn add_segment(

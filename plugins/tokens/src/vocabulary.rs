@@ -41,7 +41,7 @@ impl Vocabulary {
     }
 
     /// Returns the bytes of the longest token.
-    pub(crate) const fn max_token_bytes(&self) -> usize {
+    pub(crate) const fn max_text_bytes_per_token(&self) -> usize {
         self.longest
     }
 

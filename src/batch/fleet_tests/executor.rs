@@ -43,8 +43,8 @@ impl LineExecutor for GatedExecutor {
             },
         };
         let end = match ending {
-            LineDisposition::Final => hold.settle_later(charge()),
-            _ => hold.void_later("not answered", RequestFootprint::default()),
+            LineDisposition::Final => hold.into_settlement(charge()),
+            _ => hold.into_void("not answered", RequestFootprint::default()),
         };
         LineResponse {
             request,

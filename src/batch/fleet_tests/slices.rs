@@ -1,7 +1,7 @@
 //! Tests of batches in slices, which both gateways run at the same time.
 
 use super::*;
-use penstock_storage::batches::{BatchSlice, EndRequest};
+use penstock_storage::batches::{BatchSlice, CancellationRequest};
 
 impl Pair {
     /// Returns a batch in slices that the first member has claimed, and whose first two slices both members run, with
@@ -245,7 +245,7 @@ async fn a_gateway_that_becomes_the_only_one_ends_a_batch_that_was_cancelled_bef
     until("results", || pair.completed(&id) == 2).await;
     // No member reads its claims, so none learns of the request.
     let store = &pair.members[0].context.batches.store;
-    store.request_end(&id, EndRequest::Cancelled).unwrap();
+    store.request_end(&id, CancellationRequest::Cancelled).unwrap();
     for member in &pair.members {
         assert!(member.context.batches.close().await);
     }

@@ -49,7 +49,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
             pending = pending_actions(&stored, position.number, CommittedRecords::Ignore);
             known = Some((stored.id, position));
         } else {
-            write_off(folder, &stored, known_position)?;
+            isolate_journal(folder, &stored, known_position)?;
         }
     }
     let (id, position) = match known {
@@ -117,7 +117,7 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
 }
 
 /// Renames the folder of a journal that must not be replayed, and logs the charges that are not made.
-fn write_off(
+fn isolate_journal(
     folder: &Path,
     stored: &StoredJournal,
     position: Option<JournalPosition>,

@@ -2,11 +2,11 @@
 //!
 //! If all members returned their leases and drew again, each would get an equal part, which covers nothing again. So
 //! one of the members that want the pool receives it for a few seconds, and then another one, see
-//! [`is_recipient_of_rest`]; the others return their leases and do not draw meanwhile.
+//! [`receives_remainder`]; the others return their leases and do not draw meanwhile.
 
 use super::Leases;
 use super::pool::{LeasedBalance, LeasedPool};
-use penstock_limits::is_recipient_of_rest;
+use penstock_limits::receives_remainder;
 
 /// Claim of the members on a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Leases {
         let name = pool.name();
         let Some(peers) = wanted.get(&name) else { return PoolClaim::Free };
         let now = self.clock.calendar_now();
-        match is_wanted && is_recipient_of_rest(&name, self.member.strand(), peers, now) {
+        match is_wanted && receives_remainder(&name, self.member.strand(), peers, now) {
             true => PoolClaim::Own,
             false => PoolClaim::Peer,
         }

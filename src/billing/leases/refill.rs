@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) const MAX_DRAW_TIME: Duration = Duration::from_millis(300);
 
 /// Draw for a lease that runs short.
-pub(super) struct NeededDraw {
+pub(super) struct PendingRefill {
     pub(super) balance: LeasedBalance,
     pub(super) amount: i64,
     /// Number of heartbeats in a row that had no time for it.
@@ -22,10 +22,10 @@ pub(super) struct NeededDraw {
 impl Leases {
     /// Draws while `has_time` returns true. The leases that earlier heartbeats had no time for come first, and those
     /// that remain wait for the next heartbeat. Blocks.
-    pub(super) fn refill(&self, mut draws: Vec<NeededDraw>, mut has_time: impl FnMut() -> bool) {
+    pub(super) fn refill(&self, mut draws: Vec<PendingRefill>, mut has_time: impl FnMut() -> bool) {
         draws.sort_by_key(|draw| Reverse(draw.skipped));
         let mut is_open = true;
-        for NeededDraw { balance, amount, skipped } in draws {
+        for PendingRefill { balance, amount, skipped } in draws {
             is_open = is_open && has_time();
             let skipped = if is_open { 0 } else { skipped.saturating_add(1) };
             self.with_state(&balance, |state| state.skipped_draws = skipped);

@@ -17,7 +17,7 @@ const RATE_SHIFT: u32 = 3;
 
 /// Part of a pool that a draw got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DrawnPart {
+pub(super) struct DrawnAmount {
     pub(super) amount: i64,
     /// Amount that the pool still has.
     pub(super) rest: i64,
@@ -83,7 +83,7 @@ impl LeaseState {
     }
 
     /// Records the part that a draw got which needed `least`.
-    pub(super) fn note_draw(&mut self, least: i64, part: DrawnPart, now: Instant) {
+    pub(super) fn note_draw(&mut self, least: i64, part: DrawnAmount, now: Instant) {
         self.drawn = self.drawn.saturating_add(part.amount);
         self.is_fresh |= part.amount > 0;
         let before = self.empty.map_or(0, |empty| empty.draws);

@@ -343,7 +343,7 @@ fn a_draw_that_was_granted_nothing_leaves_a_fresh_lease_fresh() {
     let leases = ledger.leases().unwrap();
     let balance = LeasedBalance::Wallet(ledger.account_balance("acme"), Wallet::Credits);
     let is_fresh_after = |amount| {
-        let drawn = leases.note_draw(&balance, 10, Ok(DrawnPart { amount, rest: 0 }), |_| {});
+        let drawn = leases.note_draw(&balance, 10, Ok(DrawnAmount { amount, rest: 0 }), |_| {});
         assert_eq!(drawn, Ok(amount == 10));
         leases.with_state(&balance, |state| state.is_fresh)
     };
@@ -367,7 +367,7 @@ fn only_a_draw_without_an_answer_makes_a_lease_uncertain() {
 fn an_empty_pool_is_read_less_and_less_often() {
     let (mut state, found_at) = (LeaseState::default(), Instant::now());
     for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
-        state.note_draw(1, DrawnPart { amount: 0, rest: 0 }, found_at);
+        state.note_draw(1, DrawnAmount { amount: 0, rest: 0 }, found_at);
         assert!(!state.is_known_empty(1, found_at), "the total is not read yet");
         state.note_total(0);
         assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
@@ -375,9 +375,9 @@ fn an_empty_pool_is_read_less_and_less_often() {
         assert!(state.is_known_empty(1, found_at), "a request waits only for a moment");
         assert!(!state.is_known_empty(1, found_at + EMPTY_POOL_MEMORY));
     }
-    state.note_draw(1, DrawnPart { amount: 5, rest: 0 }, found_at);
+    state.note_draw(1, DrawnAmount { amount: 5, rest: 0 }, found_at);
     assert!(state.may_refill(found_at) && !state.is_known_empty(1, found_at));
-    state.note_draw(10, DrawnPart { amount: 0, rest: 5 }, found_at);
+    state.note_draw(10, DrawnAmount { amount: 0, rest: 5 }, found_at);
     state.note_total(5);
     assert!(state.may_refill(found_at) && state.is_known_empty(6, found_at));
     assert!(!state.is_known_empty(5, found_at), "the pool has enough for a smaller request");

@@ -1,9 +1,9 @@
 //! Commit of a draft: it is tried until the store has the group, or until this process may not write any more.
 
 use super::super::entry_effects::corrected_amount;
+use super::super::extra_rows;
 use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
-use super::super::side_rows;
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::super::write_queue::CommittedGroup;
 use super::LedgerWriter;
@@ -189,8 +189,8 @@ impl LedgerWriter {
                 self.queue.set_fenced();
                 FailedAttempt::End(CommitOutcome::Lost)
             }
-            error if side_rows::is_permanent_rejection(&error) && !group.extra_rows.is_empty() => {
-                let rows = side_rows::drop_rejected_rows(group, rows_per_op).to_string();
+            error if extra_rows::is_permanent_rejection(&error) && !group.extra_rows.is_empty() => {
+                let rows = extra_rows::drop_rejected_rows(group, rows_per_op).to_string();
                 tracing::error!(name: "ledger_rows_dropped", rows = rows.as_str(), why = %error);
                 FailedAttempt::Repeat
             }

@@ -33,7 +33,7 @@ enum AdjustmentEntry {
 impl LedgerWriter {
     /// Replaces a group by a draft without the entries whose names are used. Adjustments of such names are answered.
     pub(super) fn redraft(&mut self, group: LedgerCommit, draft: GroupBuilder, used: Vec<(String, u64)>) {
-        self.take_back(&group);
+        self.rewind_drafts(&group);
         let mut first = FirstDraft {
             used: used.into_iter().collect(),
             names: group.names.into_iter().map(|(name, _)| name).collect(),
@@ -67,7 +67,7 @@ impl LedgerWriter {
 
     /// Replaces a group of batch outcomes by a draft with voids in place of its charges and without its rows.
     pub(super) fn redraft_without_charges(&mut self, group: &LedgerCommit, draft: &GroupBuilder) {
-        self.take_back(group);
+        self.rewind_drafts(group);
         self.is_fence_lost = true;
         self.draft = GroupBuilder {
             queued_bytes: draft.queued_bytes,
@@ -93,7 +93,7 @@ impl LedgerWriter {
 
     /// Returns to the state before the first draft, except for the open reservations: an entry that is applied again
     /// replaces its reservation, and entries that are left out have none.
-    fn take_back(&mut self, group: &LedgerCommit) {
+    fn rewind_drafts(&mut self, group: &LedgerCommit) {
         self.chain = chain_end(&self.store, self.tip);
         self.at = self.tip.map_or(0, |tip| tip.at);
         for (account, change) in &group.balance_changes {

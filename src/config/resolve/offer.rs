@@ -198,7 +198,7 @@ impl SettingsResolver<'_> {
             dialects: raw
                 .dialects
                 .as_ref()
-                .map_or_else(|| provider.dialects.clone(), |own| provider::convert_dialects(own)),
+                .map_or_else(|| provider.dialects.clone(), |own| provider::unique_dialects(own)),
             context_length,
             max_output,
             image_steps: raw.image_steps,

@@ -4,7 +4,7 @@ use super::super::raw;
 use super::super::settings::{BaseUrl, ModelSettings, Provider};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::provider::convert_dialects;
+use super::provider::unique_dialects;
 use penstock_core::ModelKind;
 use penstock_pricing::Tariff;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -91,7 +91,7 @@ impl SettingsResolver<'_> {
             let why = format!("Text completions need a model for chat, and this is one for {kind}.");
             self.report_warning(&spot.child("completions"), why, "Take it out.");
         }
-        let own = raw.dialects.as_ref().map(|dialects| convert_dialects(dialects));
+        let own = raw.dialects.as_ref().map(|dialects| unique_dialects(dialects));
         let dialects = own.as_ref().unwrap_or(&provider.dialects);
         if raw.continuation.is_some() && !dialects.iter().any(|dialect| dialect.spec().continues_messages) {
             self.report_warning(

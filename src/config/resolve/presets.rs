@@ -1,7 +1,7 @@
 //! Presets: only sampling parameters, and only values that a request may set.
 
 use super::super::raw;
-use super::super::settings::JsonMembers;
+use super::super::settings::JsonFields;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
@@ -28,7 +28,7 @@ impl SettingsResolver<'_> {
         &mut self,
         raw: &raw::PresetsConfig,
         spot: &KeyPath<'_>,
-    ) -> Option<BTreeMap<Box<str>, JsonMembers>> {
+    ) -> Option<BTreeMap<Box<str>, JsonFields>> {
         let mut found = BTreeMap::new();
         let mut whole = true;
         for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {

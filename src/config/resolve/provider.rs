@@ -92,7 +92,7 @@ impl SettingsResolver<'_> {
             location: location?,
             base_url: base?,
             api_key: api_key?,
-            dialects: convert_dialects(&raw.dialects),
+            dialects: unique_dialects(&raw.dialects),
             timeouts: timeout_settings(&raw.timeouts),
             health: health.map_or(Some(None), |health| health.map(Some))?,
             http: raw.http,
@@ -336,7 +336,7 @@ fn timeout_settings(raw: &raw::TimeoutsConfig) -> TimeoutSettings {
 }
 
 /// Converts dialects, without duplicates.
-pub fn convert_dialects(raw: &[raw::DialectConfig]) -> Vec<Dialect> {
+pub fn unique_dialects(raw: &[raw::DialectConfig]) -> Vec<Dialect> {
     let mut found = Vec::with_capacity(2);
     for raw::DialectConfig(dialect) in raw.iter().copied() {
         if !found.contains(&dialect) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// JSON members as pairs: name, and JSON text of the value.
-pub type JsonMembers = Vec<(Box<str>, Box<str>)>;
+pub type JsonFields = Vec<(Box<str>, Box<str>)>;
 
 /// A model of the catalogue with all its settings.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct ModelSettings {
     /// Meaning of token ids in a request to an embedding model.
     pub token_ids: TokenIdPolicy,
     /// Presets by name: JSON members that are added to a request if the client left them out.
-    pub presets: BTreeMap<Box<str>, JsonMembers>,
+    pub presets: BTreeMap<Box<str>, JsonFields>,
     /// Supported image sizes, the default first; if empty, any size is supported.
     pub image_sizes: Vec<ImageSize>,
     /// Energy that the model uses.

@@ -101,7 +101,7 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let yesterday = penstock_core::calendar::UtcDay::from_unix(now.saturating_sub(86_400)).to_string();
     let query = [("from", yesterday.as_str()), ("group_by", "hour,outcome")];
     let (status, hours) = (page.get("/status", &[]).await?, page.get("/admin/usage", &query).await?);
-    Ok(blocks::overview_blocks(&status, &hours, now, page.sees_money()))
+    Ok(blocks::overview_blocks(&status, &hours, now, page.can_see_amounts()))
 }
 
 async fn providers(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -120,7 +120,7 @@ async fn usage_of_gateway(
     let dimensions = blocks::GATEWAY_DIMENSIONS;
     let csv_path = account.is_none().then_some("/console/usage.csv");
     let view =
-        UsageView { path, dimensions, with_money: page.sees_money(), csv_path, ..UsageView::default() };
+        UsageView { path, dimensions, with_money: page.can_see_amounts(), csv_path, ..UsageView::default() };
     usage_page(page, view, &[("account", account.unwrap_or_default())]).await
 }
 
@@ -200,7 +200,7 @@ async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let last = check.get("entries").and_then(Value::as_u64).unwrap_or(0);
     let after = last.saturating_sub(AUDIT_ROWS).to_string();
     let entries = page.get("/admin/audit", &[("after", &after)]).await?;
-    Ok(blocks::audit_blocks(&entries, &check, page.sees_money()))
+    Ok(blocks::audit_blocks(&entries, &check, page.can_see_amounts()))
 }
 
 /// Returns the page of one user, with the form that changes the role.

@@ -76,7 +76,7 @@ async fn explanation(
     let past = Block::Form(blocks::past_request_form(""));
     match page.get("/admin/routing", &query).await {
         Ok(explained) => {
-            let mut shown = blocks::routing_blocks(&explained, page.sees_money());
+            let mut shown = blocks::routing_blocks(&explained, page.can_see_amounts());
             shown.extend([Block::Form(form), past]);
             Ok(shown)
         }

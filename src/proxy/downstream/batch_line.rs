@@ -92,7 +92,7 @@ impl LineDownstream {
     /// Creates one choice of a request for several choices; `cancel` cancels it. `pieces` receives its stream, `first`
     /// gets the provider of the first content, and `back` is the signal that asks the request for all choices to
     /// release its permit.
-    pub(crate) fn of_choice(
+    pub(crate) fn for_choice(
         cancel: CancellationToken,
         pieces: Option<Sender<Bytes>>,
         first: Arc<OnceLock<(Box<str>, u32)>>,

@@ -1,7 +1,7 @@
 //! `POST /v1/chat/completions`: a chat request, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -34,7 +34,7 @@ impl Endpoint for ChatCompletions {
     fn operation(&self) -> Operation {
         Operation::new(
             "Chat",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Answers a conversation",
             &[(200, &[(JSON, "ChatCompletion"), EVENTS])],
         )

@@ -1,7 +1,7 @@
 //! `POST /v1/completions`: text that continues a prompt without roles.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -32,7 +32,7 @@ impl Endpoint for TextCompletions {
     fn operation(&self) -> Operation {
         Operation::new(
             "Chat",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Continues a prompt without roles",
             &[(200, &[(JSON, "Completion"), EVENTS])],
         )

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::check_filters;
 use crate::proxy::filters::model_for_request;
@@ -36,7 +36,7 @@ impl Endpoint for CountTokens {
     fn operation(&self) -> Operation {
         Operation::new(
             "Messages",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Counts the tokens of a conversation without charge",
             &[(200, &[(JSON, "TokenCount")])],
         )

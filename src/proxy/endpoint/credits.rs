@@ -2,7 +2,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::billing::format;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -28,7 +28,12 @@ impl Endpoint for GetCredits {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Account", WorkKind::Direct, "Balance of the account", &[(200, &[(JSON, "Balance")])])
+        Operation::new(
+            "Account",
+            EndpointWork::Direct,
+            "Balance of the account",
+            &[(200, &[(JSON, "Balance")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -30,7 +30,7 @@ impl Endpoint for Embeddings {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])])
+        Operation::new("Embeddings", EndpointWork::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])])
             .with_body(JSON, "EmbeddingsRequest")
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::config::settings::ImageFormat;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -40,7 +40,7 @@ impl Endpoint for GenerateImages {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])])
+        Operation::new("Images", EndpointWork::Model, "Generates images", &[(200, &[(JSON, "Images")])])
             .with_body(JSON, "ImagesRequest")
     }
 
@@ -92,7 +92,7 @@ impl Endpoint for GetImage {
     fn operation(&self) -> Operation {
         Operation::new(
             "Images",
-            WorkKind::Direct,
+            EndpointWork::Direct,
             "A generated image, by the URL of its response",
             &[(
                 200,

@@ -1,7 +1,7 @@
 //! `POST /v1/messages`: a request in the messages dialect, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -33,7 +33,7 @@ impl Endpoint for CreateMessage {
     fn operation(&self) -> Operation {
         Operation::new(
             "Messages",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Answers a conversation, in the messages dialect",
             &[(200, &[(JSON, "MessagesResponse"), EVENTS])],
         )

@@ -1,7 +1,7 @@
 //! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -27,7 +27,7 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     kind: ModelKind::Speech,
     operation: Operation::new(
         "Audio",
-        WorkKind::Model,
+        EndpointWork::Model,
         "Speaks a text",
         &[(
             200,
@@ -55,7 +55,7 @@ pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     kind: ModelKind::Moderation,
     operation: Operation::new(
         "Moderation",
-        WorkKind::Model,
+        EndpointWork::Model,
         "Classifies texts by the harm that they may do",
         &[(200, &[(JSON, "Moderation")])],
     )

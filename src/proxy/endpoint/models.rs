@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, decode_segment, unknown};
 use crate::auth::key_cache::Principal;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::filters::unknown_model;
 use http::Method;
@@ -15,7 +15,7 @@ use penstock_core::ErrorCode;
 /// models that its model list allows.
 fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
     let scope = KeyScope::from_name(model.kind.spec().scope);
-    let may_list = scope.is_some_and(|scope| principal.has_scope(scope)) || !principal.may_infer();
+    let may_list = scope.is_some_and(|scope| principal.has_scope(scope)) || !principal.allows_inference();
     principal.may_use_model(&model.id) && may_list
 }
 
@@ -42,7 +42,7 @@ impl Endpoint for ListModels {
     fn operation(&self) -> Operation {
         Operation::new(
             "Models",
-            WorkKind::Direct,
+            EndpointWork::Direct,
             "Lists the models that the key may use",
             &[(200, &[(JSON, "ModelList")])],
         )
@@ -107,7 +107,7 @@ impl Endpoint for GetModel {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Models", WorkKind::Direct, "A model", &[(200, &[(JSON, "Model")])])
+        Operation::new("Models", EndpointWork::Direct, "A model", &[(200, &[(JSON, "Model")])])
             .with_query(&["include_meta"])
             .with_codes(&[ErrorCode::ModelNotFound])
     }

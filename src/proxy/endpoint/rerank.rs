@@ -2,7 +2,7 @@
 //! Cohere's API v2.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -33,7 +33,7 @@ impl Endpoint for RerankDocuments {
     fn operation(&self) -> Operation {
         Operation::new(
             "Rerank",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Sorts documents by their relevance to a query",
             &[(200, &[(JSON, "Ranking")])],
         )

@@ -2,7 +2,7 @@
 //! accepted. `GET /openapi.json`: the description of every endpoint. None of them needs a key.
 
 use super::{Endpoint, EndpointFuture, openapi};
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, write_outcome};
 use crate::telemetry::HEALTH_ENDPOINT;
 use bytes::Bytes;
@@ -34,7 +34,7 @@ impl Endpoint for RootEndpoint {
     fn operation(&self) -> Operation {
         Operation::new(
             "Service",
-            WorkKind::Direct,
+            EndpointWork::Direct,
             "Name and links of the service",
             &[(200, &[(JSON, "Root")])],
         )
@@ -84,7 +84,7 @@ impl Endpoint for HealthStatus {
     fn operation(&self) -> Operation {
         Operation::new(
             "Service",
-            WorkKind::Direct,
+            EndpointWork::Direct,
             "200 while requests are accepted",
             &[(200, &[(JSON, "Health")])],
         )
@@ -129,7 +129,7 @@ impl Endpoint for OpenApiDocument {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Service", WorkKind::Direct, "This document", &[(200, &[(JSON, "Document")])])
+        Operation::new("Service", EndpointWork::Direct, "This document", &[(200, &[(JSON, "Document")])])
     }
 
     fn is_public(&self) -> bool {

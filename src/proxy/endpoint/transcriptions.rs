@@ -1,7 +1,7 @@
 //! `POST /v1/audio/transcriptions`: a multipart form with an audio file, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{FORM, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, FORM, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -31,7 +31,7 @@ impl Endpoint for CreateTranscription {
     fn operation(&self) -> Operation {
         Operation::new(
             "Audio",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Transcribes speech",
             &[(
                 200,

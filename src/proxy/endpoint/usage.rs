@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -35,7 +35,7 @@ impl Endpoint for GetUsage {
     fn operation(&self) -> Operation {
         Operation::new(
             "Account",
-            WorkKind::Direct,
+            EndpointWork::Direct,
             "Usage of the account, or of one of its keys",
             &[(200, &[(JSON, "Usage")])],
         )

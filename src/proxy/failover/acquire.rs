@@ -57,7 +57,7 @@ impl FailoverRun<'_, '_> {
         let waiting = match waiting {
             None => match offer.try_acquire() {
                 Some(permit) => return Ok(AcquireOutcome::Permit(permit)),
-                None => offer.queue_for_batch_permit(whose),
+                None => offer.preempt_batch_line(whose),
             },
             Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),

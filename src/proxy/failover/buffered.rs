@@ -9,7 +9,7 @@ use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
 };
 use crate::proxy::response::head::ResponseHead;
-use crate::telemetry::off_thread::run_on_blocking_thread;
+use crate::telemetry::blocking_tasks::run_on_blocking_thread;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;

@@ -1,9 +1,9 @@
 //! Handling of a failed attempt: its cause, the next step, and the energy that it used.
 
 use super::attempt::{self, AttemptError};
-use super::fan::SeparateChoices;
+use super::separate_choices::SeparateChoices;
 use super::{FailoverRun, settle};
-use crate::upstream::notice;
+use crate::upstream::failure_log;
 use crate::upstream::offer::{OfferState, too_few_choices};
 use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
@@ -190,7 +190,7 @@ impl FailoverRun<'_, '_> {
             return;
         }
         *offer.provider.last_error.lock() = Some((now, fault.kind.name()));
-        notice::log_failure(offer, fault.kind);
+        failure_log::log_failure(offer, fault.kind);
     }
 
     /// Records the energy of the last attempt, which led to no response.

@@ -3,7 +3,7 @@
 use crate::auth::key_cache::Principal;
 use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::count_queue::TokenCountContext;
-use penstock_core::{ApiError, InferenceRequest, OfferFacts, OfferFilter, OfferFilters};
+use penstock_core::{ApiError, InferenceRequest, OfferFilter, OfferFilters, OfferProperties};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
@@ -26,13 +26,13 @@ pub fn check_filters(
     if is_met(model) || fallbacks.any(|model| is_met(model)) {
         return Ok(());
     }
-    let facts: Vec<OfferFacts<'_>> =
+    let facts: Vec<OfferProperties<'_>> =
         counting.offers(model).map(|offer| counting.filter_facts(offer, ask)).collect();
     Err(unmet_filters_error(filters, &facts))
 }
 
 /// Returns the refusal of a request whose filters are met by none of the offers with these facts.
-pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
+pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferProperties<'_>]) -> ApiError {
     let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
         let (what, available) = unmet_explanation(*filter, facts);
@@ -48,7 +48,7 @@ pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> 
 
 /// Returns the end of the sentence "no provider of this model …" for a filter that no offer meets, and the values that
 /// the offers can meet: their countries, or their best value.
-fn unmet_explanation(filter: OfferFilter, facts: &[OfferFacts<'_>]) -> (&'static str, Value) {
+fn unmet_explanation(filter: OfferFilter, facts: &[OfferProperties<'_>]) -> (&'static str, Value) {
     match filter {
         OfferFilter::Countries => {
             let mut countries: Vec<&str> = facts.iter().map(|facts| facts.country).collect();
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn facts(country: &'static str, cost: i64, speed: f64) -> OfferFacts<'static> {
-        OfferFacts {
+    fn facts(country: &'static str, cost: i64, speed: f64) -> OfferProperties<'static> {
+        OfferProperties {
             country,
             input_cost: Some(Decimal::new(cost, 2)),
             carbon_intensity: Decimal::new(70, 0),

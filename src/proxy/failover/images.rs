@@ -7,7 +7,7 @@ use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
 use crate::storage::images::cache::ImageMetadata;
-use crate::telemetry::off_thread::{self, BlockingHandles};
+use crate::telemetry::blocking_tasks::{self, BlockingContext};
 use crate::upstream::connect::UpstreamRoute;
 use crate::upstream::content_encoding::ContentDecoder;
 use crate::upstream::offer::OfferState;
@@ -77,10 +77,10 @@ fn malformed() -> AttemptError {
 
 /// Converts megabytes of data on a thread outside of the async runtime.
 async fn off_thread<T: Send + 'static>(
-    handles: &BlockingHandles,
+    handles: &BlockingContext,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, AttemptError> {
-    off_thread::run_on_blocking_thread(handles, work).await.map_err(AttemptError::Internal)
+    blocking_tasks::run_on_blocking_thread(handles, work).await.map_err(AttemptError::Internal)
 }
 
 /// Stores a generated image, so that its client can fetch it by URL.

@@ -4,7 +4,7 @@
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
-use super::fan::SeparateChoices;
+use super::separate_choices::SeparateChoices;
 use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
 use crate::upstream::offer::OfferState;
@@ -61,7 +61,7 @@ impl FailoverRun<'_, '_> {
 
     fn log_refused_member(&self, offer: &OfferState, member: &str) {
         let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
-        tracing::info!(name: "member_refused", provider, model, member);
+        tracing::info!(name: "parameter_refused", provider, model, member);
     }
 
     /// Retries without the members of the gateway that the provider refused, and repeats this as long as the provider
@@ -183,7 +183,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Stores the abilities of the offer that a response has shown.
-    pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
+    pub(super) fn record_capabilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_observation(observation);
         if observation.exceeds_output_limit && offer.learned.record_output_excess() {
             let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);

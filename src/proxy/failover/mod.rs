@@ -15,12 +15,12 @@ mod acquire;
 mod attempt;
 mod buffered;
 mod failed;
-mod fan;
 mod filtered;
 mod images;
 mod mismatch;
 mod response_memory;
 mod select;
+mod separate_choices;
 mod settle;
 mod store_response;
 mod streaming;
@@ -29,7 +29,7 @@ pub mod wait;
 pub use filtered::check_filters;
 pub use select::{CandidateSet, expected_output, fit_of, missing_ability};
 pub use settle::{FLAVOR_HEADER, image_work};
-pub(crate) use {attempt::AttemptError, fan::ChoiceUsage};
+pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};
 
 use crate::billing::Hold;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -39,7 +39,6 @@ use crate::telemetry::AttemptRecord;
 use crate::time::clock;
 use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
-use fan::SeparateChoices;
 use penstock_core::{
     ApiError, ChoiceSelection, ErrorCode, ExtraMembers, InferenceRequest, RescueMode, StreamTranslation,
     UpstreamError, UpstreamErrorKind,
@@ -47,6 +46,7 @@ use penstock_core::{
 use penstock_routing::{AttemptPolicy, PlannerStep, RetryPlanner};
 use response_memory::ResponseMemory;
 pub use response_memory::UNCOUNTED_BYTES;
+use separate_choices::SeparateChoices;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -181,12 +181,12 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
 impl FailoverRun<'_, '_> {
     /// Makes attempts at the candidates until the request is answered or refused.
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
-        let mut course = self.new_course();
+        let mut course = self.new_retry_planner();
         let mut next = course.start(self.now());
         let mut held_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
-                return Box::pin(fan::request_choices(self, wanted, &course)).await;
+                return Box::pin(separate_choices::request_choices(self, wanted, &course)).await;
             }
             let step_result = match next {
                 PlannerStep::Attempt(index) if self.is_single_choice(index) => {
@@ -272,7 +272,7 @@ impl FailoverRun<'_, '_> {
         })
     }
 
-    fn new_course(&self) -> RetryPlanner {
+    fn new_retry_planner(&self) -> RetryPlanner {
         let routing = &self.exchange.config.settings.routing;
         let policy = AttemptPolicy {
             max_attempts: routing.attempts,

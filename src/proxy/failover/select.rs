@@ -10,7 +10,7 @@ use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    AnswerModelName, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters,
+    AnswerModelName, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFilters, OfferProperties,
     TokenUsage, WorkUnit,
 };
 use penstock_dialect::parameters::has_engine_constraint;
@@ -172,7 +172,7 @@ impl CandidateSet {
         // request.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
-        let able = self.able_offers(live, model, ask, moment)?;
+        let able = self.capable_offers(live, model, ask, moment)?;
         // If there are no token counts and no filters, no offer is preferred.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
@@ -257,7 +257,7 @@ impl CandidateSet {
     }
 
     /// Returns the offers of a model that can serve the request.
-    fn able_offers<'l>(
+    fn capable_offers<'l>(
         &self,
         live: &'l ConfigSnapshot,
         model: &ModelState,
@@ -292,7 +292,7 @@ impl CandidateSet {
         able: &mut Vec<AbleOffer<'_>>,
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
-        let facts: Vec<OfferFacts<'_>> =
+        let facts: Vec<OfferProperties<'_>> =
             able.iter().map(|one| one.offer.filter_facts(moment, self.batch)).collect();
         if !facts.iter().any(|facts| filters.allows_all(facts)) {
             return Err(filtered::unmet_filters_error(filters, &facts));

@@ -143,7 +143,7 @@ pub fn settle_success(
         Some(run.exchange.principal.client),
         Some(sample),
     );
-    run.record_abilities(offer, metered.observation);
+    run.record_capabilities(offer, metered.observation);
     if let Some(own) = own {
         let now = run.now();
         let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
@@ -204,7 +204,7 @@ pub fn settle_usage(
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
         match run.exchange.caller.batch_line() {
             None => run.settled.ledger_ticket = Some(hold.settle(charge)),
-            Some(line) => line.set_hold_end(hold.settle_later(charge)),
+            Some(line) => line.set_hold_end(hold.into_settlement(charge)),
         }
     }
     drop(charging);
@@ -329,7 +329,7 @@ pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
         };
         match run.exchange.caller.batch_line() {
             None => hold.void(why, footprint),
-            Some(line) => line.set_hold_end(hold.void_later(why, footprint)),
+            Some(line) => line.set_hold_end(hold.into_void(why, footprint)),
         }
     }
 }

@@ -91,7 +91,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64)
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_) => {
-            let most = ask.max_input_tokens_within(offer.offer.context_length);
+            let most = ask.max_input_tokens_for_window(offer.offer.context_length);
             let input = input.min(most.saturating_mul(ask.prompt_repetitions()));
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }

@@ -123,7 +123,7 @@ fn affordable_output(x: &Exchange<'_>, ask: &InferenceRequest, chosen: &Candidat
 /// Returns the maximum work of an offer for a request.
 fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone {
     let window = offer.offer.context_length;
-    let input = ask.max_input_tokens_within(window);
+    let input = ask.max_input_tokens_for_window(window);
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.

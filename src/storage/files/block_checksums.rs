@@ -2,7 +2,7 @@
 //! 64 KiB block | footer`. The record of the file has the checksum of the table of CRCs, by which a replaced file is
 //! detected.
 
-use penstock_object_storage::ObjectReader;
+use penstock_object_storage::RandomAccessObject;
 use std::io::{Error, ErrorKind, Result};
 
 /// Size of a block with its own checksum, in bytes.
@@ -52,7 +52,7 @@ impl BlockChecksums {
     /// # Errors
     /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
     pub fn compute(
-        file: &dyn ObjectReader,
+        file: &dyn RandomAccessObject,
         bytes: u64,
         sum: Option<u32>,
         mut read: impl FnMut(&[u8]),
@@ -96,7 +96,7 @@ impl BlockChecksums {
 ///
 /// # Errors
 /// Returns `InvalidData` if the length or the checksum differs.
-pub fn read_table(file: &dyn ObjectReader, bytes: u64, sum: u32) -> Result<Vec<u32>> {
+pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];
     if file.length()? != bytes + tail.len() as u64 {

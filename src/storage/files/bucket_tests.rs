@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
-use penstock_object_storage::{BucketError, ObjectPage, ObjectReader};
+use penstock_object_storage::{BucketError, ObjectPage, RandomAccessObject};
 use penstock_storage::{Store, open_in_memory};
 use std::fs;
 use std::io::ErrorKind;
@@ -317,7 +317,7 @@ impl ContentStore for Unreachable {
         unreachable()
     }
 
-    fn open(&self, _: &str) -> std::io::Result<Box<dyn ObjectReader>> {
+    fn open(&self, _: &str) -> std::io::Result<Box<dyn RandomAccessObject>> {
         unreachable()
     }
 

@@ -4,7 +4,7 @@
 use super::block_checksums::{BLOCK_SIZE, BlockChecksums, damaged_error, read_table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
-use penstock_object_storage::ObjectReader;
+use penstock_object_storage::RandomAccessObject;
 use penstock_storage::files::{FileRecord, FileStatus};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Open contents of one file.
 #[derive(Debug)]
 pub struct FileContents {
-    reader: Box<dyn ObjectReader>,
+    reader: Box<dyn RandomAccessObject>,
     bytes: u64,
     sums: Vec<u32>,
 }
@@ -36,7 +36,7 @@ impl FileContents {
     ///
     /// # Errors
     /// The same as those of [`FileContents::open`].
-    pub(super) fn from_reader(reader: Box<dyn ObjectReader>, record: &FileRecord) -> Result<Self> {
+    pub(super) fn from_reader(reader: Box<dyn RandomAccessObject>, record: &FileRecord) -> Result<Self> {
         let sums = match (record.status, record.sums) {
             (FileStatus::Uploaded, sum) => {
                 BlockChecksums::compute(&*reader, record.bytes, sum, |_| {})?.into_table()

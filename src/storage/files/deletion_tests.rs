@@ -4,7 +4,7 @@
 use super::bucket::object_name;
 use super::bucket_tests::{SharedBucket, lines, upload};
 use super::*;
-use penstock_object_storage::{ObjectPage, ObjectReader};
+use penstock_object_storage::{ObjectPage, RandomAccessObject};
 use penstock_storage::{StoreTable, Transaction};
 use std::io::ErrorKind;
 use tempfile::TempPath;
@@ -29,7 +29,7 @@ impl ContentStore for UndeletableObject {
         self.folder.replace(name, source)
     }
 
-    fn open(&self, name: &str) -> std::io::Result<Box<dyn ObjectReader>> {
+    fn open(&self, name: &str) -> std::io::Result<Box<dyn RandomAccessObject>> {
         self.folder.open(name)
     }
 

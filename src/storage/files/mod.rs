@@ -65,7 +65,7 @@ const UPLOAD_FOLDER: &str = "aside";
 
 /// Parts of the program that use files, such as batches.
 #[async_trait]
-pub trait FileUsers: Send + Sync {
+pub trait FileConsumers: Send + Sync {
     /// Returns true if a user that still runs reads or writes this file, which protects the file from expiry.
     fn is_in_use(&self, id: &str) -> bool;
 
@@ -102,7 +102,7 @@ pub struct FileManager {
     quota: Arc<DiskQuota>,
     /// State of the shared folder of a fleet; `None` if no other gateway uses the folder.
     shared: Option<SharedFolder>,
-    users: OnceLock<Arc<dyn FileUsers>>,
+    users: OnceLock<Arc<dyn FileConsumers>>,
     /// Folder of the gateway's archives, from which deleted files are removed too, and the function that does so.
     archives: OnceLock<(PathBuf, PurgeArchives)>,
 }
@@ -175,7 +175,7 @@ impl FileManager {
     }
 
     /// Sets the users of files; only the first call has an effect.
-    pub fn set_users(&self, runs: Arc<dyn FileUsers>) {
+    pub fn set_users(&self, runs: Arc<dyn FileConsumers>) {
         self.users.set(runs).ok();
     }
 

@@ -7,7 +7,7 @@ use super::FILE_ID_PREFIX;
 use super::block_checksums::damaged_error;
 use super::bucket::object_name;
 use crate::storage::object_id;
-use penstock_object_storage::{ContentStore, ObjectReader, PART_SIZE};
+use penstock_object_storage::{ContentStore, PART_SIZE, RandomAccessObject};
 use penstock_storage::files::{FileRecord, FileStatus};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -188,7 +188,7 @@ pub fn fetch_committed(contents: &dyn ContentStore, record: &FileRecord, file: &
 ///
 /// # Errors
 /// Returns any I/O error.
-pub fn copy_object(object: &dyn ObjectReader, position: u64, file: &File) -> Result<()> {
+pub fn copy_object(object: &dyn RandomAccessObject, position: u64, file: &File) -> Result<()> {
     let (mut at, length) = (0, object.length()?);
     while at < length {
         let size = usize::try_from((length - at).min(READ_SIZE)).unwrap_or_default();

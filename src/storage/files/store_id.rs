@@ -79,14 +79,14 @@ impl FileManager {
     /// disk is full, a later start writes the ID.
     fn choose_folder_id(&self, id: String) -> String {
         self.store.get_or_insert_directory_id(&id).unwrap_or_else(|error| {
-            tracing::warn!(name: "files_folder_not_noted", why = %error);
+            tracing::warn!(name: "files_folder_id_not_written", why = %error);
             id
         })
     }
 
     fn write_folder_id(&self, id: &str) -> Result<(), String> {
         if let Err(error) = write_id(&self.folder.join(STORE_ID_FILE), id) {
-            tracing::warn!(name: "files_folder_not_noted", why = %error.kind());
+            tracing::warn!(name: "files_folder_id_not_written", why = %error.kind());
         }
         Ok(())
     }

@@ -337,7 +337,7 @@ impl FileManager {
 struct Running(parking_lot::Mutex<Vec<String>>);
 
 #[async_trait]
-impl FileUsers for Running {
+impl FileConsumers for Running {
     fn is_in_use(&self, id: &str) -> bool {
         self.0.lock().iter().any(|one| one == id)
     }

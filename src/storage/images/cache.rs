@@ -47,7 +47,7 @@ pub struct ImageMetadata<'a> {
 
 /// Space that a new image needs.
 #[derive(Clone, Copy)]
-pub(super) struct SpaceRequest<'a> {
+pub(super) struct RequiredSpace<'a> {
     pub(super) account: &'a str,
     pub(super) bytes: u64,
     pub(super) limit: u64,
@@ -115,7 +115,7 @@ impl ImageCache {
     ) -> Result<CacheInsertion> {
         let ImageMetadata { account, content_type: kind, now, lifetime: life } = label;
         let coming =
-            SpaceRequest { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
+            RequiredSpace { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
         // Images are evicted before the new image is written, because it may need their space.
         let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.open();
@@ -188,7 +188,7 @@ impl CacheState {
     }
 
     /// Evicts images until there is space for the new image; returns the names of the evicted images.
-    pub(super) fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<String> {
+    pub(super) fn evict(&mut self, coming: RequiredSpace<'_>, now: Duration) -> Vec<String> {
         self.remove_expired(now);
         let mut gone = Vec::new();
         loop {

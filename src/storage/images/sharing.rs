@@ -1,6 +1,6 @@
 //! Access of the gateways of a fleet to the generated images of the others.
 
-use super::cache::{CacheInsertion, CachedImage, ImageCache, SpaceRequest};
+use super::cache::{CacheInsertion, CachedImage, ImageCache, RequiredSpace};
 use super::shared::SharedImage;
 use std::io::{ErrorKind, Result};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl ImageCache {
     /// this gateway's own images.
     pub fn cache_loaded(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
         let mut loaded = self.loaded.lock();
-        let coming = SpaceRequest { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
+        let coming = RequiredSpace { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
         loaded.evict(coming, now);
         loaded.insert(name, image);
     }

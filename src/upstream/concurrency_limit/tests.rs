@@ -30,7 +30,7 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
         (0..3).map(|_| waiter(concurrency.acquire_or_queue(&"a".into(), None))).collect();
     let urgent = concurrency.try_acquire().unwrap();
     assert!(
-        concurrency.try_acquire().is_none() && concurrency.queue_for_batch_permit(&"a".into()).is_none(),
+        concurrency.try_acquire().is_none() && concurrency.preempt_batch_line(&"a".into()).is_none(),
         "there is no batch line"
     );
     drop(urgent);
@@ -55,9 +55,9 @@ fn the_youngest_line_is_preempted_for_the_waiting_request() {
     let old = expect_permit(concurrency.acquire_or_queue(&"a".into(), Some(signals[0].clone())));
     let young = expect_permit(concurrency.acquire_or_queue(&"a".into(), Some(signals[1].clone())));
     let mut later = waiter(concurrency.acquire_or_queue(&"a".into(), Some(signals[2].clone())));
-    let mut first = concurrency.queue_for_batch_permit(&"a".into()).unwrap();
-    let mut second = concurrency.queue_for_batch_permit(&"a".into()).unwrap();
-    assert!(concurrency.queue_for_batch_permit(&"a".into()).is_none(), "all lines were asked");
+    let mut first = concurrency.preempt_batch_line(&"a".into()).unwrap();
+    let mut second = concurrency.preempt_batch_line(&"a".into()).unwrap();
+    assert!(concurrency.preempt_batch_line(&"a".into()).is_none(), "all lines were asked");
     assert!(signals[0].is_cancelled() && signals[1].is_cancelled() && !signals[2].is_cancelled());
     drop(young);
     assert!(concurrency.try_acquire().is_none(), "the permit was never free");
@@ -176,7 +176,7 @@ fn many_threads_lose_no_permit_and_leave_no_waiter() {
                                 Some(permit) => Some(permit),
                                 None => {
                                     match concurrency
-                                        .queue_for_batch_permit(&account)
+                                        .preempt_batch_line(&account)
                                         .or_else(|| concurrency.enqueue(&account, 4))
                                     {
                                         Some(mut waiter) => waiter.acquire().await,

@@ -144,10 +144,10 @@ impl HealthCheck for ProviderCheck {
         let Some(provider) = provider(target) else { return };
         let id = &*provider.provider.id;
         if healthy {
-            return tracing::info!(name: "check_good", provider = id);
+            return tracing::info!(name: "health_check_passed", provider = id);
         }
         let kind = provider.check_failure.lock().map_or("", UpstreamErrorKind::name);
-        tracing::error!(name: "check_bad", provider = id, kind, remedy = REMEDY);
+        tracing::error!(name: "health_check_failed", provider = id, kind, remedy = REMEDY);
     }
 }
 

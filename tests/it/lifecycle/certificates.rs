@@ -246,5 +246,5 @@ async fn an_expired_certificate_is_reported_and_still_used() {
     }
     assert_eq!(stderr.matches("expired on 2021-01-01.").count(), 2, "{stderr}");
     let running = home.run().await;
-    until("both lines", || running.output().matches("\"certificate_over\"").count() == 2).await;
+    until("both lines", || running.output().matches("\"certificate_expired\"").count() == 2).await;
 }

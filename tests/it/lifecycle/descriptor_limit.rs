@@ -30,7 +30,7 @@ async fn as_many_connections_are_held_as_the_system_allows_at_most() {
         open.push(client.stream_until(CHAT, &streamed, "One ").await);
     }
     assert!(running.descriptors() > 600, "each has two: {}", running.descriptors());
-    running.wait_for_line("few_descriptors").await;
+    running.wait_for_line("descriptor_limit_low").await;
     let log = running.output();
     assert!(log.contains("limits.connections"), "{log}");
     assert!(!log.contains("_failed"), "{log}");

@@ -2,9 +2,10 @@
 
 use super::field_names::protocol_path;
 use super::phrases::{
-    BUSY_PHRASES, CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES,
-    HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, RATE_PHRASES,
-    RECEIVED_PHRASES, UNKNOWN_MEMBER_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULES, WINDOW_PHRASES,
+    BUSY_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES, HISTORY_PHRASES,
+    INVALID_TOOL_ARGUMENTS_PHRASES, OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES,
+    RATE_PHRASES, RECEIVED_PHRASES, UNKNOWN_MEMBER_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULES,
+    WINDOW_PHRASES,
 };
 use super::token_numbers::number_after;
 use super::unknown_member;
@@ -121,7 +122,7 @@ impl ErrorSignals {
 
     /// Returns true if an engine failed because of the arguments of a call.
     pub(super) fn is_call_failure(&self) -> bool {
-        self.contains_any(CALL_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+        self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
 
     fn contains_any(&self, words: &[&str]) -> bool {

@@ -156,7 +156,7 @@ pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "segmentation fault",
 ];
 /// Phrases of engines that fail because the arguments of a call are not a JSON object.
-pub(super) const CALL_PHRASES: &[&str] = &[
+pub(super) const INVALID_TOOL_ARGUMENTS_PHRASES: &[&str] = &[
     "argument",
     "tool call",
     "tool_call",

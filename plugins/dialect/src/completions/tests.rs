@@ -214,7 +214,7 @@ fn log_probabilities_of_a_stream_are_joined_in_a_buffered_answer() {
 
 /// Returns the counted output and the delivered part of a stream of this text without usage, which is the same however
 /// the stream is cut.
-fn counted_stream(ask: &InferenceRequest, text: &str) -> (u64, DeliveredPart) {
+fn counted_stream(ask: &InferenceRequest, text: &str) -> (u64, DeliveredUsage) {
     let abilities = abilities(true);
     let choice = json!({"index": 0, "text": text, "finish_reason": "stop"});
     let stream = format!("data: {}\n\ndata: [DONE]\n\n", json!({"id": "x", "choices": [choice]}));

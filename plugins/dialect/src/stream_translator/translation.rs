@@ -4,7 +4,7 @@ use super::{FinishConfidence, StreamTranslator};
 use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, DeliveredPart, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
+    ApiError, AttemptTarget, DeliveredUsage, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
     RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
 };
 
@@ -85,7 +85,7 @@ impl StreamTranslation for StreamTranslator {
         self.output_bytes - self.echo.echoed_bytes()
     }
 
-    fn delivered_part(&self) -> DeliveredPart {
+    fn delivered_part(&self) -> DeliveredUsage {
         self.part_without(self.hidden_bytes + self.writer.waiting_bytes())
     }
 

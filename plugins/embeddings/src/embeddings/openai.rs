@@ -4,7 +4,7 @@
 use super::vectors::{AnswerVectors, VectorReader};
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::AnswerCursor;
+use crate::cursor::EmbeddingJsonCursor;
 use crate::json_text::{quoted, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
@@ -91,7 +91,7 @@ fn read(
     let mut reader = VectorReader::new(requested_form(embed), count);
     let mut usage = AnswerUsage::default();
     let (mut array, mut error) = (None, false);
-    let mut cursor = AnswerCursor::new(&body);
+    let mut cursor = EmbeddingJsonCursor::new(&body);
     let read = cursor.read_object(|key, cursor| {
         match key {
             "data" if array.is_none() => {

@@ -5,7 +5,7 @@ pub(crate) mod standard;
 pub(crate) mod tei;
 
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::AnswerCursor;
+use crate::cursor::EmbeddingJsonCursor;
 use crate::json_text::{self, quoted};
 use bytes::Bytes;
 use penstock_core::{
@@ -45,8 +45,8 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
     let mut usage = AnswerUsage::default();
     let (mut found, mut error) = (false, false);
-    let mut cursor = AnswerCursor::new(body);
-    let mut results = |cursor: &mut AnswerCursor<'_>| {
+    let mut cursor = EmbeddingJsonCursor::new(body);
+    let mut results = |cursor: &mut EmbeddingJsonCursor<'_>| {
         found = true;
         cursor.read_array(|cursor| {
             let (index, score) = result(cursor)?;
@@ -74,7 +74,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
 }
 
 /// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`.
-fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
+fn result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.read_object(|key, cursor| {
         let value = cursor.take_bytes()?;

@@ -26,7 +26,7 @@ fn an_allowance_follows_demand_and_leaves_what_others_announced() {
     ] {
         let division = Division::ByDemand { receives_rest: false };
         let demand = SharedDemand { own, peers, announced, division };
-        let each = SharingPhase::Established.left_to_silent(u64::MAX, level, members);
+        let each = SharingPhase::Established.amount_for_silent_members(u64::MAX, level, members);
         let allowed = allowance(level, demand, members, each.saturating_mul(silent));
         assert_eq!(allowed, expected, "{level} {own} {peers} {announced} {members} {silent}");
     }

@@ -15,7 +15,7 @@ mod store_clock;
 mod upload;
 
 use crate::name::check_name;
-use crate::{ContentStore, ObjectPage, ObjectReader};
+use crate::{ContentStore, ObjectPage, RandomAccessObject};
 use availability::CallGate;
 use bytes::Bytes;
 use connector::BucketConnector;
@@ -197,7 +197,7 @@ impl ContentStore for Bucket {
         self.upload_file(&self.path(name)?, &source, UploadMode::Replace)
     }
 
-    fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>> {
+    fn open(&self, name: &str) -> Result<Box<dyn RandomAccessObject>> {
         let path = self.path(name)?;
         Ok(Box::new(BucketReader::open(self.clone(), path)?))
     }

@@ -3,7 +3,7 @@
 
 use super::Bucket;
 use super::error::BucketError;
-use crate::ObjectReader;
+use crate::RandomAccessObject;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore};
@@ -75,7 +75,7 @@ impl BucketReader {
     }
 }
 
-impl ObjectReader for BucketReader {
+impl RandomAccessObject for BucketReader {
     fn length(&self) -> Result<u64> {
         Ok(self.length)
     }

@@ -9,7 +9,7 @@ mod seaweedfs;
 mod server;
 mod web_identity;
 
-use penstock_object_storage::ObjectReader;
+use penstock_object_storage::RandomAccessObject;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
@@ -32,12 +32,12 @@ fn temporary_file(bytes: &[u8]) -> TempPath {
     file.into_temp_path()
 }
 
-fn read(object: &dyn ObjectReader, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+fn read(object: &dyn RandomAccessObject, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     object.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
 }
 
-fn read_all(object: &dyn ObjectReader) -> std::io::Result<Vec<u8>> {
+fn read_all(object: &dyn RandomAccessObject) -> std::io::Result<Vec<u8>> {
     read(object, 0, usize::try_from(object.length()?).unwrap())
 }

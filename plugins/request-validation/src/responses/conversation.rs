@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 /// Tool call of an earlier answer.
 #[derive(Debug)]
-pub(super) struct EarlierCall<'d> {
+pub(super) struct PreviousToolCall<'d> {
     pub(super) id: JsonValue<'d>,
     /// Name of the function that the provider is given.
     pub(super) function_name: Cow<'d, str>,
@@ -35,7 +35,7 @@ struct AssistantMessage<'d> {
     reasoning: Vec<Cow<'d, str>>,
     /// Messages with their phase and texts.
     messages: Vec<(Option<&'static str>, Vec<JsonValue<'d>>)>,
-    calls: Vec<EarlierCall<'d>>,
+    calls: Vec<PreviousToolCall<'d>>,
 }
 
 /// Writer of the member `messages` of a chat request.
@@ -82,7 +82,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     }
 
     /// Adds a tool call of an answer.
-    pub(super) fn push_call(&mut self, call: EarlierCall<'d>) {
+    pub(super) fn push_call(&mut self, call: PreviousToolCall<'d>) {
         self.call_ids.insert(call.id.text());
         self.assistant.calls.push(call);
     }
@@ -181,7 +181,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     }
 }
 
-fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
+fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBody) {
     out.json(r#"{"id":"#);
     out.json(call.id.raw());
     out.json(r#","type":"function","function":{"name":"#);

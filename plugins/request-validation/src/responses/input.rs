@@ -2,7 +2,7 @@
 
 use super::chat_body::ChatBody;
 use super::content::{AllowedParts, ContentPart, read_parts};
-use super::conversation::{CallArguments, ConversationWriter, EarlierCall};
+use super::conversation::{CallArguments, ConversationWriter, PreviousToolCall};
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
@@ -210,7 +210,7 @@ impl<'d> InputItem<'d, '_> {
         let path = self.path.key("namespace");
         let namespace = self.namespace.map(|namespace| read::string(namespace, &path)).transpose()?;
         let function_name = tools.function_name(namespace, name);
-        messages.push_call(EarlierCall { id, function_name, arguments });
+        messages.push_call(PreviousToolCall { id, function_name, arguments });
         Ok(())
     }
 

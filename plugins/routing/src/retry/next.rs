@@ -47,7 +47,7 @@ impl RetryPlanner {
         kind: UpstreamErrorKind,
         now: Duration,
     ) -> Option<RetryDecision> {
-        let earned = earns_quick_retry(kind) && self.offers.get(index)?.can_retry_quickly;
+        let earned = allows_quick_retry(kind) && self.offers.get(index)?.can_retry_quickly;
         let after = self.jitter();
         if !earned || now.saturating_add(after) >= self.policy.deadline {
             return None;
@@ -87,6 +87,6 @@ impl RetryPlanner {
 }
 
 /// Returns true for a transient failure after which the provider probably has the prompt in its prefix cache.
-const fn earns_quick_retry(kind: UpstreamErrorKind) -> bool {
+const fn allows_quick_retry(kind: UpstreamErrorKind) -> bool {
     matches!(kind, UpstreamErrorKind::Status(500 | 502) | UpstreamErrorKind::Reset)
 }

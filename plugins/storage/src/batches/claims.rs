@@ -98,7 +98,7 @@ impl BatchClaim {
 
 /// Reason for which a member asks the holder of a batch, or those of its slices, to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndRequest {
+pub enum CancellationRequest {
     /// Cancellation by the client.
     Cancelled,
     /// Deletion of the input file.
@@ -113,26 +113,26 @@ pub enum EndRequest {
     KeyRevoked,
 }
 
-impl EndRequest {
+impl CancellationRequest {
     pub(super) const fn to_byte(self) -> u8 {
         match self {
-            EndRequest::Cancelled => b'c',
-            EndRequest::InputDeleted => b'd',
-            EndRequest::InvalidInput => b'i',
-            EndRequest::OutputDamaged => b'o',
-            EndRequest::Expired => b'e',
-            EndRequest::KeyRevoked => b'k',
+            CancellationRequest::Cancelled => b'c',
+            CancellationRequest::InputDeleted => b'd',
+            CancellationRequest::InvalidInput => b'i',
+            CancellationRequest::OutputDamaged => b'o',
+            CancellationRequest::Expired => b'e',
+            CancellationRequest::KeyRevoked => b'k',
         }
     }
 
-    fn from_row(row: &[u8]) -> Result<EndRequest, StoreError> {
+    fn from_row(row: &[u8]) -> Result<CancellationRequest, StoreError> {
         match row {
-            [b'c'] => Ok(EndRequest::Cancelled),
-            [b'd'] => Ok(EndRequest::InputDeleted),
-            [b'i'] => Ok(EndRequest::InvalidInput),
-            [b'o'] => Ok(EndRequest::OutputDamaged),
-            [b'e'] => Ok(EndRequest::Expired),
-            [b'k'] => Ok(EndRequest::KeyRevoked),
+            [b'c'] => Ok(CancellationRequest::Cancelled),
+            [b'd'] => Ok(CancellationRequest::InputDeleted),
+            [b'i'] => Ok(CancellationRequest::InvalidInput),
+            [b'o'] => Ok(CancellationRequest::OutputDamaged),
+            [b'e'] => Ok(CancellationRequest::Expired),
+            [b'k'] => Ok(CancellationRequest::KeyRevoked),
             _ => Err(StoreError::corrupt("the request to end a batch")),
         }
     }
@@ -144,7 +144,7 @@ pub struct BatchCoordination {
     /// Claim of the batch, if it was ever taken.
     pub claim: Option<BatchClaim>,
     /// Request to the holder to end the batch, if there is one.
-    pub end: Option<EndRequest>,
+    pub end: Option<CancellationRequest>,
 }
 
 /// Result of an insertion in a fleet.
@@ -181,7 +181,7 @@ impl BatchStore {
             .map(|pair| {
                 let row = |index: usize| pair.get(index).and_then(Option::as_deref);
                 let claim = row(0).map(BatchClaim::from_row).transpose()?;
-                Ok(BatchCoordination { claim, end: row(1).map(EndRequest::from_row).transpose()? })
+                Ok(BatchCoordination { claim, end: row(1).map(CancellationRequest::from_row).transpose()? })
             })
             .collect()
     }
@@ -257,7 +257,7 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
+    pub fn request_end(&self, id: &str, request: CancellationRequest) -> Result<(), StoreError> {
         // A batch that is divided into slices meanwhile has the second row.
         for open in [open_key(id), sliced_key(id)] {
             let open = Transaction::new().require_present(StoreTable::Batches, open);

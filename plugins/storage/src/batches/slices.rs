@@ -13,7 +13,7 @@
 //! batch, counts the lines and removes the segments. Versions before slices do not read these rows, so they neither
 //! run nor change such a batch.
 
-use super::claims::{EndRequest, claim_key, end_key, require};
+use super::claims::{CancellationRequest, claim_key, end_key, require};
 use super::{BatchClaim, BatchRecord, BatchState, BatchStore, BatchUsage, coordination_rows, open_key};
 use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};
@@ -107,7 +107,7 @@ impl BatchSlice {
 
 /// Results of one commit of a slice, in a file of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResultSegment {
+pub struct SliceResultRecord {
     /// Id of the file, which is in no list.
     pub file: String,
     /// Index in the batch of each line of the file in their order, and true if it was answered successfully.
@@ -116,7 +116,7 @@ pub struct ResultSegment {
     pub usage: BatchUsage,
 }
 
-impl ResultSegment {
+impl SliceResultRecord {
     /// Returns the write of the segment's row, for a larger commit.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ pub struct SliceProgress {
     /// Slices that are open or ended early.
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
-    pub segments: Vec<ResultSegment>,
+    pub segments: Vec<SliceResultRecord>,
     /// True if there are more segments.
     pub more: bool,
 }
@@ -247,7 +247,7 @@ impl BatchStore {
     pub fn request_end_of_slices(
         &self,
         batch: &str,
-        request: EndRequest,
+        request: CancellationRequest,
         claim: Option<&BatchClaim>,
     ) -> Result<bool, StoreError> {
         let (table, key) = (StoreTable::Batches, end_key(batch));

@@ -1,6 +1,6 @@
 //! Fleet of a process that shares its store with no other.
 
-use super::{Fleet, FleetError, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport};
+use super::{Fleet, FleetError, HeartbeatReport, PeerIncarnation, PoolAmount, PoolRequest, Strand};
 
 /// Fleet without peers: every wanted amount is granted, and nothing is stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ impl Fleet for SoloFleet {
         Ok(Strand { id: 0, beat: 0 })
     }
 
-    fn heartbeat(&self, strand: Strand, _report: &StrandReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Strand, _report: &HeartbeatReport) -> Result<Strand, FleetError> {
         Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
     }
 
@@ -23,11 +23,11 @@ impl Fleet for SoloFleet {
         Ok(Vec::new())
     }
 
-    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
+    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
         Ok(Vec::new())
     }
 
-    fn bury(&self, _peer: &PeerStrand) -> Result<bool, FleetError> {
+    fn bury(&self, _peer: &PeerIncarnation) -> Result<bool, FleetError> {
         Ok(false)
     }
 }

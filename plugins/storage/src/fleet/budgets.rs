@@ -190,7 +190,7 @@ impl SharedFleet {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use super::super::{Fleet, PeerStrand, PoolAmount, StrandReport};
+    use super::super::{Fleet, HeartbeatReport, PeerIncarnation, PoolAmount};
     use super::*;
     use crate::spend::{SpendAddition, SpendStore};
     use crate::{Store, open_in_memory};
@@ -265,7 +265,7 @@ mod tests {
         let returned = vec![PoolAmount { pool: pool(BudgetPeriod::Day).name(), amount: 35 }];
         members
             .fleet
-            .heartbeat(members.strands[0], &StrandReport { returned, ..StrandReport::default() })
+            .heartbeat(members.strands[0], &HeartbeatReport { returned, ..HeartbeatReport::default() })
             .unwrap();
         assert_eq!(members.draw(1, &of_day(100, 35, NOON)), 35);
         // A higher budget has more, a lower one nothing.
@@ -390,7 +390,7 @@ mod tests {
         let members = Members::new();
         assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 100);
         let Strand { id, beat } = members.strands[0];
-        assert!(members.fleet.bury(&PeerStrand { id, beat, name: None }).unwrap());
+        assert!(members.fleet.bury(&PeerIncarnation { id, beat, name: None }).unwrap());
         let late = members.spends(0);
         late.add(&[spend(40, NOON, (40, 0))]).unwrap();
         assert!(late.flush().is_err());

@@ -49,7 +49,7 @@ pub struct Strand {
 
 /// Strand (one run of a process) of another process of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerStrand {
+pub struct PeerIncarnation {
     /// Number of the strand.
     pub id: u32,
     /// Number of heartbeats that the strand has sent.
@@ -69,7 +69,7 @@ pub struct PoolAmount {
 
 /// Report of a strand, which a heartbeat applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StrandReport {
+pub struct HeartbeatReport {
     /// Amounts that were spent from the strand's parts since its last heartbeat, one for each pool. A part may become
     /// negative: work whose cost was not known in advance may cost more than the rest of the part.
     pub spent: Vec<PoolAmount>,
@@ -94,7 +94,7 @@ pub struct PoolRequest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier
-    /// attempt of the same heartbeat had an unknown outcome, the rows of [`StrandReport::with`] show whether it was
+    /// attempt of the same heartbeat had an unknown outcome, the rows of [`HeartbeatReport::with`] show whether it was
     /// applied.
     #[error("another gateway took this one for dead")]
     Buried,
@@ -130,8 +130,8 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
-    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`StrandReport::with`].
-    fn heartbeat(&self, strand: Strand, report: &StrandReport) -> Result<Strand, FleetError>;
+    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`].
+    fn heartbeat(&self, strand: Strand, report: &HeartbeatReport) -> Result<Strand, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
     /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again
@@ -151,14 +151,14 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError>;
+    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError>;
 
     /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools;
     /// returns false if the beat has changed. A repetition continues an interrupted burial.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError>;
+    fn bury(&self, peer: &PeerIncarnation) -> Result<bool, FleetError>;
 }
 
 /// Returns the amount to draw from a pool that has `available` left: all of `wanted` if the pool has at least four

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
-    Fleet, FleetError, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand,
-    StrandReport, amount_to_draw,
+    Fleet, FleetError, HeartbeatReport, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerIncarnation, PoolAmount,
+    PoolRequest, Strand, amount_to_draw,
 };
 use crate::{
     MAX_PAGE_ROWS, RowAddition, RowPage, RowScan, Store, StoreError, StoreTable, StoredRow, Transaction,
@@ -35,7 +35,7 @@ pub struct PeerReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedFleet {
     /// All strands, the reader's own included.
-    pub peers: Vec<PeerStrand>,
+    pub peers: Vec<PeerIncarnation>,
     /// Rows of the latest report of each strand that has one.
     pub reports: Vec<PeerReport>,
     /// Pages of the further scans, in their order.
@@ -216,7 +216,7 @@ impl SharedFleet {
 
 /// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
 /// a strand without a name was buried; it has not joined in between.
-fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerStrand>, StoreError> {
+fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerIncarnation>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
         let name = String::from_utf8_lossy(&row.value).into_owned();
@@ -224,7 +224,7 @@ fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<Peer
     }
     let strands = strands.into_iter().map(|row| {
         let id = rows::strand_of(STRAND_PREFIX, &row.key)?;
-        Ok(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
+        Ok(PeerIncarnation { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
     });
     strands.collect()
 }
@@ -274,7 +274,7 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn heartbeat(&self, strand: Strand, report: &StrandReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Strand, report: &HeartbeatReport) -> Result<Strand, FleetError> {
         let pools = report.spent.len() + report.returned.len();
         if pools > MAX_HEARTBEAT_POOLS {
             let (what, cap) = ("a turn of pools", MAX_HEARTBEAT_POOLS);
@@ -341,11 +341,11 @@ impl Fleet for SharedFleet {
         Ok(parts)
     }
 
-    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
+    fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError> {
         Ok(self.observe(&[])?.peers)
     }
 
-    fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError> {
+    fn bury(&self, peer: &PeerIncarnation) -> Result<bool, FleetError> {
         let (id, live) = (peer.id, rows::live_key(peer.id));
         let beat = Transaction::new().require_value(META, rows::strand_key(id), counter_row(peer.beat));
         match self.store.apply(beat.delete(META, live)) {

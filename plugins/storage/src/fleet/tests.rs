@@ -30,16 +30,16 @@ fn drawn_parts_get_smaller_and_the_last_amount_can_be_drawn() {
 
 #[test]
 fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
-    let peer = |id, beat| PeerStrand { id, beat, name: Some("a".to_owned()) };
+    let peer = |id, beat| PeerIncarnation { id, beat, name: Some("a".to_owned()) };
     let mut watch = PeerWatch::new(seconds(10));
-    let mut dead = |peers: &[PeerStrand], at| {
+    let mut dead = |peers: &[PeerIncarnation], at| {
         watch.observe(1, peers, seconds(at)).iter().map(|peer| peer.id).collect::<Vec<_>>()
     };
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 0)], 100).is_empty());
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 109).is_empty());
     assert_eq!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 111), [2]);
     assert!(dead(&[peer(1, 0), peer(2, 1), peer(3, 2)], 130).is_empty());
-    let unfinished = PeerStrand { name: None, ..peer(4, 9) };
+    let unfinished = PeerIncarnation { name: None, ..peer(4, 9) };
     assert_eq!(dead(&[unfinished], 131), [4]);
     watch.observe(1, &[peer(2, 1)], seconds(132));
     watch.reset();
@@ -59,7 +59,7 @@ fn alone_everything_is_granted() {
     let strand = SoloFleet.join("a").unwrap();
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
     assert_eq!(SoloFleet.draw(strand, &request), Ok(7));
-    assert_eq!(SoloFleet.heartbeat(strand, &StrandReport::default()).map(|next| next.beat), Ok(1));
+    assert_eq!(SoloFleet.heartbeat(strand, &HeartbeatReport::default()).map(|next| next.beat), Ok(1));
     assert_eq!((SoloFleet.peers(), SoloFleet.parts(strand)), (Ok(vec![]), Ok(vec![])));
 }
 
@@ -74,12 +74,12 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
     assert_eq!(fleet.draw(one, &request), Ok(100));
     let report =
-        StrandReport { spent: vec![amount(30)], returned: vec![amount(20)], ..StrandReport::default() };
+        HeartbeatReport { spent: vec![amount(30)], returned: vec![amount(20)], ..HeartbeatReport::default() };
     let next = fleet.heartbeat(one, &report).unwrap();
     assert_eq!(fleet.heartbeat(one, &report), Ok(next), "a repetition is applied once");
     assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
-    let next = fleet.heartbeat(next, &StrandReport::default()).unwrap();
+    let next = fleet.heartbeat(next, &HeartbeatReport::default()).unwrap();
     assert_eq!(fleet.bury(&seen), Ok(false), "it has beaten since");
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     assert_eq!((fleet.bury(&seen), fleet.bury(&seen)), (Ok(true), Ok(false)));
@@ -96,11 +96,11 @@ fn a_report_over_its_limits_is_refused_and_changes_nothing() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("a").unwrap();
     let pools = (0..=MAX_HEARTBEAT_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
-    let large = StrandReport { spent: pools.collect(), ..StrandReport::default() };
+    let large = HeartbeatReport { spent: pools.collect(), ..HeartbeatReport::default() };
     assert!(matches!(fleet.heartbeat(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
-    let more = StrandReport {
+    let more = HeartbeatReport {
         returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }],
-        ..StrandReport::default()
+        ..HeartbeatReport::default()
     };
     assert!(matches!(fleet.heartbeat(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
     assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
@@ -113,7 +113,7 @@ fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
     // More than one page of strands.
     let strands: Vec<Strand> = (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
     let with = SharedFleet::peer_report_operations(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
-    fleet.heartbeat(strands[1], &StrandReport { with, ..StrandReport::default() }).unwrap();
+    fleet.heartbeat(strands[1], &HeartbeatReport { with, ..HeartbeatReport::default() }).unwrap();
     let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
     store.apply(Transaction::new().put(StoreTable::Batches, b"o/a", b"")).unwrap();
     let observed = fleet.observe(std::slice::from_ref(&further)).unwrap();
@@ -134,7 +134,7 @@ fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
     assert_eq!(fleet.adopt(strand.id, &["another's".to_owned()], "later"), Ok(None));
     let adopted = fleet.adopt(strand.id, &[], "later").unwrap().unwrap();
     assert_eq!(fleet.bury(&silent), Ok(false), "a peer that saw only the earlier beat");
-    assert!(fleet.heartbeat(adopted, &StrandReport::default()).is_ok());
+    assert!(fleet.heartbeat(adopted, &HeartbeatReport::default()).is_ok());
     assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
     let seen = fleet.peers().unwrap().remove(0);
     assert_eq!(fleet.bury(&seen), Ok(true));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::PeerStrand;
+use super::PeerIncarnation;
 
 /// Observer of the beats of other strands.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl PeerWatch {
 
     /// Records the beats of the peers, which were read at `now`. Returns the peers that count as dead, and those whose
     /// burial was not completed.
-    pub fn observe(&mut self, own: u32, peers: &[PeerStrand], now: Duration) -> Vec<PeerStrand> {
+    pub fn observe(&mut self, own: u32, peers: &[PeerIncarnation], now: Duration) -> Vec<PeerIncarnation> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();
         for peer in peers.iter().filter(|peer| peer.id != own) {

@@ -51,7 +51,7 @@ pub use self::journal_position::JournalPosition;
 pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
-use self::replica_comparison::{ExpectedCopy, compare_files};
+use self::replica_comparison::{ExpectedReplica, compare_files};
 use crate::{MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError};
 
 /// Maximum size of one block, in bytes.
@@ -260,10 +260,10 @@ impl LedgerStore {
     pub fn compare_replica(&self) -> Result<Vec<String>, StoreError> {
         let Some(folder) = &self.replica_dir else { return Ok(Vec::new()) };
         if let Some(claim) = &self.claim {
-            return compare_files(folder, self, claim.chain(), ExpectedCopy::Whole);
+            return compare_files(folder, self, claim.chain(), ExpectedReplica::Whole);
         }
         let mut chains: Vec<u32> = self.chains()?.into_iter().map(|(chain, _)| chain).collect();
-        let expected = if chains.len() > 1 { ExpectedCopy::Part } else { ExpectedCopy::Whole };
+        let expected = if chains.len() > 1 { ExpectedReplica::Part } else { ExpectedReplica::Whole };
         chains.extend(replica::file_chains(folder)?);
         chains.sort_unstable();
         chains.dedup();

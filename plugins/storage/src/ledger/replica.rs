@@ -177,7 +177,7 @@ impl LedgerReplica {
         self.unsynced = None;
         let months = ledger.chain_months(self.chain)?;
         for month in file_months(&self.folder, self.chain)?.iter().filter(|file| !months.contains(file)) {
-            self.set_apart(ledger, month)?;
+            self.rename_diverged_file(ledger, month)?;
         }
         for (index, month) in months.iter().enumerate() {
             // A commit spans at most two months.
@@ -189,17 +189,17 @@ impl LedgerReplica {
     /// Renames a file with entries that the database of a fleet lacks, such as after the promotion of a standby. The
     /// journal has these entries too and writes them again. Without a fleet this is an error, since an operator has to
     /// decide.
-    fn set_apart(&mut self, ledger: &LedgerStore, month: &str) -> Result<(), StoreError> {
+    fn rename_diverged_file(&mut self, ledger: &LedgerStore, month: &str) -> Result<(), StoreError> {
         let title = file_title(self.chain, month);
         if ledger.claim().is_none() {
             return Err(extra_entries_error(&title));
         }
         self.open = None;
         let path = month_path(&self.folder, self.chain, month);
-        let number = (0_u32..).find(|number| !apart_path(&path, *number).exists()).unwrap_or_default();
-        fs::rename(&path, apart_path(&path, number)).map_err(write_error)?;
+        let number = (0_u32..).find(|number| !diverged_path(&path, *number).exists()).unwrap_or_default();
+        fs::rename(&path, diverged_path(&path, number)).map_err(write_error)?;
         sync_dir(&self.folder)?;
-        let apart = apart_path(&path, number).display().to_string();
+        let apart = diverged_path(&path, number).display().to_string();
         self.repairs
             .push(format!("the file of {title} had entries that the database lacks; it is {apart} now"));
         Ok(())
@@ -208,7 +208,7 @@ impl LedgerReplica {
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
         let should = ledger.month_bytes(month)?;
         if *self.open_month(month)?.1 > should {
-            self.set_apart(ledger, month)?;
+            self.rename_diverged_file(ledger, month)?;
         }
         let (file, length) = self.open_month(month)?;
         // Past months were synced long ago; in the last two the end may be torn.
@@ -287,7 +287,7 @@ pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
 }
 
 /// Returns the path under which a file with extra entries is stored.
-fn apart_path(path: &Path, number: u32) -> PathBuf {
+fn diverged_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("jsonl.{number}.reverted"))
 }
 

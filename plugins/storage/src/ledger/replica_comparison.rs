@@ -17,7 +17,7 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// Expected extent of the replica of a chain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExpectedCopy {
+pub(super) enum ExpectedReplica {
     /// Replica files with all entries of the chain.
     Whole,
     /// Beginning of each month's file, of any length: another gateway may have written the rest to its own folder.
@@ -30,7 +30,7 @@ pub(super) fn compare_files(
     folder: &Path,
     ledger: &LedgerStore,
     chain: u32,
-    expected: ExpectedCopy,
+    expected: ExpectedReplica,
 ) -> Result<Vec<String>, StoreError> {
     let files = file_months(folder, chain)?;
     // The months of the store are read after the files: a new month is in the store first.
@@ -43,7 +43,9 @@ pub(super) fn compare_files(
         let title = file_title(chain, &month);
         let file = match File::open(month_path(folder, chain, &month)) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound && expected == ExpectedCopy::Part => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound && expected == ExpectedReplica::Part => {
+                continue;
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 findings.push(format!("the file of {title} is missing"));
                 continue;
@@ -54,7 +56,7 @@ pub(super) fn compare_files(
         let mut differs = None;
         let end = file.metadata().map_err(write_error)?.len();
         ledger.for_each_block_in_month(&month, chain_start(chain), |sheet| {
-            let is_missing = expected == ExpectedCopy::Part && at + sheet.text.len() as u64 > end;
+            let is_missing = expected == ExpectedReplica::Part && at + sheet.text.len() as u64 > end;
             if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
                 differs = Some(at);
             }

@@ -10,7 +10,7 @@ use super::connection::DatabaseError;
 use super::options::option_error;
 use super::rows::{row_checksum, unpack_row};
 use super::schema::TableNames;
-use crate::transaction_group::KeyedWrites;
+use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreTable, Transaction, TransactionOp, row};
 
 /// Rows that a group has read and locked.
@@ -78,7 +78,7 @@ impl GroupRows {
         &self,
         client: &Client,
         names: &TableNames,
-        writes: KeyedWrites,
+        writes: WritesByKey,
     ) -> Result<(), DatabaseError> {
         for (table, writes) in self.by_table(writes)? {
             if !writes.missing.is_empty() {
@@ -94,7 +94,7 @@ impl GroupRows {
         Ok(())
     }
 
-    fn by_table(&self, writes: KeyedWrites) -> Result<BTreeMap<StoreTable, TableWrites>, DatabaseError> {
+    fn by_table(&self, writes: WritesByKey) -> Result<BTreeMap<StoreTable, TableWrites>, DatabaseError> {
         let is_missing = |key: &Vec<u8>| matches!(self.stored.get(key), Some(None));
         let mut missing: BTreeSet<&Vec<u8>> = self.absent.iter().filter(|key| is_missing(key)).collect();
         let mut tables: BTreeMap<StoreTable, TableWrites> = BTreeMap::new();

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use self::reader::Reader;
-use self::rows::ScanFrom;
+use self::rows::ScanStart;
 use self::status::DatabaseStatus;
 use self::writer::WriteJob;
 use crate::{
@@ -105,7 +105,7 @@ impl PostgresStore {
         &self,
         table: StoreTable,
         prefix: &[u8],
-        from: ScanFrom,
+        from: ScanStart,
         limit: usize,
     ) -> Result<RowPage, StoreError> {
         let (names, prefix) = (self.reader.names.clone(), prefix.to_vec());
@@ -166,7 +166,7 @@ impl Store for PostgresStore {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<RowPage, StoreError> {
-        self.scan_from(space, prefix, ScanFrom::After(after.map(<[u8]>::to_vec)), limit)
+        self.scan_from(space, prefix, ScanStart::After(after.map(<[u8]>::to_vec)), limit)
     }
 
     fn scan_many(&self, scans: &[RowScan]) -> Result<Vec<RowPage>, StoreError> {
@@ -184,7 +184,7 @@ impl Store for PostgresStore {
         before: Option<&[u8]>,
         limit: usize,
     ) -> Result<RowPage, StoreError> {
-        self.scan_from(space, prefix, ScanFrom::Before(before.map(<[u8]>::to_vec)), limit)
+        self.scan_from(space, prefix, ScanStart::Before(before.map(<[u8]>::to_vec)), limit)
     }
 
     fn apply(&self, batch: Transaction) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use crate::{MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
 
 /// Direction of a scan with its exclusive start: the last key of the previous page.
 #[derive(Clone, Debug)]
-pub(super) enum ScanFrom {
+pub(super) enum ScanStart {
     After(Option<Vec<u8>>),
     Before(Option<Vec<u8>>),
 }
@@ -65,7 +65,7 @@ pub(super) async fn scan(
     names: &TableNames,
     table: StoreTable,
     prefix: &[u8],
-    from: ScanFrom,
+    from: ScanStart,
     limit: usize,
 ) -> Result<RowPage, DatabaseError> {
     let rows = scan_rows(client, names, table, prefix, from, limit).await?;
@@ -80,7 +80,7 @@ pub(super) async fn scan_many(
 ) -> Result<Vec<RowPage>, DatabaseError> {
     let selections: Vec<Selection<'_>> = scans
         .iter()
-        .map(|scan| Selection::new(&scan.prefix, ScanFrom::After(scan.after.clone()), scan.limit))
+        .map(|scan| Selection::new(&scan.prefix, ScanStart::After(scan.after.clone()), scan.limit))
         .collect();
     let (mut parts, mut parameters) = (Vec::new(), Vec::new());
     for (number, (selection, scan)) in selections.iter().zip(scans).enumerate() {
@@ -110,7 +110,7 @@ pub(super) async fn scan_rows(
     names: &TableNames,
     table: StoreTable,
     prefix: &[u8],
-    from: ScanFrom,
+    from: ScanStart,
     limit: usize,
 ) -> Result<Vec<Row>, DatabaseError> {
     let (selection, mut parameters) = (Selection::new(prefix, from, limit), Vec::new());
@@ -131,11 +131,11 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    fn new(prefix: &'a [u8], from: ScanFrom, limit: usize) -> Selection<'a> {
+    fn new(prefix: &'a [u8], from: ScanStart, limit: usize) -> Selection<'a> {
         let past = prefix_end(prefix);
         let (lower, upper, order) = match from {
-            ScanFrom::After(after) => (after, past, "asc"),
-            ScanFrom::Before(before) => (None, before.into_iter().chain(past).min(), "desc"),
+            ScanStart::After(after) => (after, past, "asc"),
+            ScanStart::Before(before) => (None, before.into_iter().chain(past).min(), "desc"),
         };
         let limit = i64::try_from(limit.clamp(1, MAX_PAGE_ROWS) + 1).unwrap_or(i64::MAX);
         Selection { prefix, lower, upper, order, limit }

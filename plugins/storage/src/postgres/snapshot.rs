@@ -4,7 +4,7 @@ use std::sync::mpsc::SyncSender;
 
 use super::connection::{DatabaseError, connect};
 use super::reader::Reader;
-use super::rows::{ScanFrom, scan_rows, unpack_row};
+use super::rows::{ScanStart, scan_rows, unpack_row};
 use crate::{StoreError, StoreTable, StoredRow};
 
 /// Maximum number of rows of a page.
@@ -35,7 +35,7 @@ async fn read_pages(
     for table in StoreTable::ALL {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let from = ScanFrom::After(after.take());
+            let from = ScanStart::After(after.take());
             let found = scan_rows(snapshot.client(), &reader.names, table, b"", from, PAGE_ROWS).await?;
             let is_last = found.len() <= PAGE_ROWS;
             let rows: Vec<_> = found

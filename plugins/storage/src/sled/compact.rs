@@ -7,7 +7,7 @@ use super::directory::{StoreDir, remove_all, sync_tree};
 use super::engine::SledEngine;
 use super::handle::{SEGMENT_BYTES, SledHandle};
 use super::scan::for_each_row;
-use crate::transaction_group::KeyedWrites;
+use crate::transaction_group::WritesByKey;
 use crate::{StoreError, row};
 
 /// Maximum ratio of log size to row size.
@@ -86,7 +86,7 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
 /// store is still open.
 fn copy_rows(engine: &SledEngine, side: &Path) -> Result<(), StoreError> {
     let new = SledHandle::open(side, &engine.options)?;
-    let mut portion: KeyedWrites = Vec::new();
+    let mut portion: WritesByKey = Vec::new();
     let mut bytes = 0;
     for_each_row(engine, |key, sealed| {
         bytes += key.len() + sealed.len();

@@ -11,7 +11,7 @@ use super::commit_marker::{self, CommitMarker, GroupNumberFile, fingerprint};
 use super::directory::StoreDir;
 use super::handle::SledHandle;
 use super::reserve_file::ReserveFile;
-use crate::transaction_group::KeyedWrites;
+use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreHealth, row};
 
 /// Minimum interval between attempts to reopen a store that a failure closed.
@@ -98,7 +98,7 @@ impl SledEngine {
     }
 
     /// Writes a group of rows and syncs; the rows are durable on return. The caller must hold `write_lock`.
-    pub(crate) fn commit(&self, writes: KeyedWrites) -> Result<(), CommitError> {
+    pub(crate) fn commit(&self, writes: WritesByKey) -> Result<(), CommitError> {
         let live = self.sled.read();
         let live = live.as_ref().ok_or_else(|| CommitError::Write(self.closed_error()))?;
         if let Some(touched) = self.changed_keys.lock().as_mut() {

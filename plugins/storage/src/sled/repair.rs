@@ -9,7 +9,7 @@ use super::commit_marker::{self, CommitMarker, fingerprint, is_caller_row};
 use super::directory::{StoreDir, remove_all};
 
 use super::handle::SledHandle;
-use crate::transaction_group::KeyedWrites;
+use crate::transaction_group::WritesByKey;
 use crate::{StoreError, StoreTable, permissions, row};
 
 /// Number of bytes written per sled batch.
@@ -139,7 +139,7 @@ struct RowSalvager<'a> {
     new: &'a SledHandle,
     /// Callback with the number of rows of each chunk.
     saved: &'a mut dyn FnMut(u64),
-    chunk: KeyedWrites,
+    chunk: WritesByKey,
     bytes: usize,
     repaired: RepairOutcome,
 }

@@ -3,7 +3,7 @@
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{
-    Fleet, FleetError, LeaseTerm, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
+    Fleet, FleetError, HeartbeatReport, LeaseTerm, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
 };
 use penstock_storage::{Store, StoreTable, Transaction, parse_counter};
 use rand::rngs::StdRng;
@@ -40,7 +40,7 @@ pub struct Replica {
     /// Requests that are not known to be charged.
     unreported: Vec<Served>,
     /// Report whose outcome is unknown, with the number of its requests.
-    in_flight: Option<(StrandReport, usize)>,
+    in_flight: Option<(HeartbeatReport, usize)>,
     /// True if a draw has an unknown outcome.
     is_stale: bool,
     watch: PeerWatch,
@@ -286,7 +286,7 @@ impl Replica {
     }
 
     /// Applies a report without the proof that the strand is alive.
-    fn report_unfenced(&self, strand: Strand, report: StrandReport) {
+    fn report_unfenced(&self, strand: Strand, report: HeartbeatReport) {
         let mut batch = report.with;
         for PoolAmount { pool, amount } in report.spent {
             let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
@@ -295,7 +295,7 @@ impl Replica {
         let _ = self.store.apply(batch);
     }
 
-    fn new_report(&self, strand: Strand) -> (StrandReport, usize) {
+    fn new_report(&self, strand: Strand) -> (HeartbeatReport, usize) {
         let mut spent: BTreeMap<&str, i64> = BTreeMap::new();
         for (_, pool, cost) in &self.unreported {
             *spent.entry(pool).or_default() += cost;
@@ -307,7 +307,7 @@ impl Replica {
             let value = serde_json::to_vec(&self.unreported).unwrap();
             with = with.put(CHARGES, key, value);
         }
-        (StrandReport { spent: spent.collect(), returned: Vec::new(), with }, self.unreported.len())
+        (HeartbeatReport { spent: spent.collect(), returned: Vec::new(), with }, self.unreported.len())
     }
 
     fn bury_dead(&mut self, now: Duration) -> u32 {

@@ -54,7 +54,7 @@ impl AddedTokens {
 
     /// Returns the bytes of the longest token; `None` if a token includes white space around it, which may have any
     /// length.
-    pub(super) fn max_token_bytes(&self) -> Option<usize> {
+    pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         let tokens =
             || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);
         if tokens().any(|token| token.lstrip || token.rstrip) {

@@ -178,10 +178,10 @@ impl BpeModel {
 
     /// Returns the bytes of the longest token; `None` if a run of unknown characters of any length is one token or
     /// none.
-    pub(super) fn max_token_bytes(&self) -> Option<usize> {
+    pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
         let each = self.unknown.is_some() && !self.fuse_unknown;
-        (all || each).then(|| self.vocabulary.max_token_bytes().max(char::MAX.len_utf8()))
+        (all || each).then(|| self.vocabulary.max_text_bytes_per_token().max(char::MAX.len_utf8()))
     }
 
     fn split_bytes(&self, word: &[u8], symbols: &mut Vec<MergeSymbol>) {

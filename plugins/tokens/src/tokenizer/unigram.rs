@@ -165,7 +165,7 @@ impl UnigramModel {
     }
 
     /// Returns the bytes of the longest token; `None` if a run of unknown characters is one token.
-    pub(super) fn max_token_bytes(&self) -> Option<usize> {
+    pub(super) fn max_text_bytes_per_token(&self) -> Option<usize> {
         self.fallback.then(|| self.longest.max(char::MAX.len_utf8()))
     }
 }

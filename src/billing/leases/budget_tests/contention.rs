@@ -80,7 +80,7 @@ async fn a_draw_that_loses_to_others_is_tried_again_and_leaves_no_doubt() {
     assert_eq!(database.leased(), gateway.available() + 20, "20 are not written yet");
     // A heartbeat that loses goes on.
     let needed = LeasedBudget::lacking(&gateway.principal, u64::MAX).into_iter().map(LeasedBalance::Budget);
-    let draw = |balance| NeededDraw { balance, amount: 50, skipped: 0 };
+    let draw = |balance| PendingRefill { balance, amount: 50, skipped: 0 };
     let draws = needed.clone().chain(needed).map(draw).collect();
     let before = gateway.available();
     store.lost.store(ATTEMPTS, Ordering::Release);

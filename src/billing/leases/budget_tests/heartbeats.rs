@@ -42,7 +42,7 @@ async fn a_lease_that_a_heartbeat_had_no_time_for_comes_first_in_the_next() {
     let budgets = LeasedBudget::lacking(&gateway.principal, u64::MAX);
     let draw = |budget: &LeasedBudget, skipped| {
         let balance = LeasedBalance::Budget(budget.clone());
-        NeededDraw { balance, amount: 50, skipped }
+        PendingRefill { balance, amount: 50, skipped }
     };
     let mut once = [true].into_iter();
     let draws = vec![draw(&budgets[0], 0), draw(&budgets[1], 1)];
@@ -63,7 +63,7 @@ async fn a_heartbeat_leaves_a_pool_alone_that_was_just_found_empty() {
     let leases = gateway.ledger.leases().unwrap();
     // Later than any time that the test takes.
     let found_at = Instant::now() + DAY;
-    let nothing = DrawnPart { amount: 0, rest: 0 };
+    let nothing = DrawnAmount { amount: 0, rest: 0 };
     leases.pools.lock().values_mut().for_each(|state| state.note_draw(1, nothing, found_at));
     gateway.ledger.adjust_leases(false);
     assert_eq!(parts(&gateway), [600]);

@@ -5,7 +5,7 @@ mod query;
 
 use super::{Endpoint, EndpointFuture, find};
 use crate::batch::{BatchManager, api_object, input_not_found};
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use http::Method;
 use penstock_auth::KeyScope;
@@ -41,7 +41,7 @@ impl Endpoint for CreateBatch {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])])
+        Operation::new("Batches", EndpointWork::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])])
             .with_body(JSON, "BatchRequest")
     }
 
@@ -105,7 +105,7 @@ impl Endpoint for ListBatches {
     fn operation(&self) -> Operation {
         Operation::new(
             "Batches",
-            WorkKind::Store,
+            EndpointWork::Store,
             "Lists the batches of the account",
             &[(200, &[(JSON, "BatchList")])],
         )
@@ -151,7 +151,7 @@ impl Endpoint for GetBatch {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Batches", WorkKind::Store, "A batch", &[(200, &[(JSON, "Batch")])])
+        Operation::new("Batches", EndpointWork::Store, "A batch", &[(200, &[(JSON, "Batch")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -183,7 +183,7 @@ impl Endpoint for CancelBatch {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Batches", WorkKind::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])])
+        Operation::new("Batches", EndpointWork::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, id: &'a str) -> EndpointFuture<'a> {

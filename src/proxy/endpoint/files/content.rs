@@ -1,7 +1,7 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
 use super::range::{RangeRequest, parse_range};
-use crate::proxy::endpoint::openapi::{BYTES, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{BYTES, EndpointWork, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
@@ -45,7 +45,7 @@ impl Endpoint for DownloadFile {
     fn operation(&self) -> Operation {
         Operation::new(
             "Files",
-            WorkKind::Store,
+            EndpointWork::Store,
             "The contents of a file, or a range of them",
             &[(200, BYTES), (206, BYTES)],
         )

@@ -2,7 +2,7 @@
 //! file with this ID was deleted, so that deletions do not break pagination.
 
 use super::object::file_object;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, query_parameters};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::{FILE_ID_PREFIX, FileListQuery};
@@ -39,7 +39,7 @@ impl Endpoint for ListFiles {
     fn operation(&self) -> Operation {
         Operation::new(
             "Files",
-            WorkKind::Store,
+            EndpointWork::Store,
             "Lists the files of the key",
             &[(200, &[(JSON, "FileList")])],
         )

@@ -1,7 +1,7 @@
 //! `GET /v1/files/{id}` and `DELETE /v1/files/{id}`.
 
 use super::object::file_object;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -29,7 +29,7 @@ impl Endpoint for GetFile {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Files", WorkKind::Store, "A file's metadata", &[(200, &[(JSON, "File")])])
+        Operation::new("Files", EndpointWork::Store, "A file's metadata", &[(200, &[(JSON, "File")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -64,7 +64,7 @@ impl Endpoint for DeleteFile {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Files", WorkKind::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])])
+        Operation::new("Files", EndpointWork::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

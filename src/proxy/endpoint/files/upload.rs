@@ -4,7 +4,7 @@
 
 use super::object::file_object;
 use crate::http::STREAM_WINDOW;
-use crate::proxy::endpoint::openapi::{FORM, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, FORM, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::quota::QuotaLimits;
@@ -54,7 +54,7 @@ impl Endpoint for UploadFile {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Files", WorkKind::Store, "Uploads a file", &[(200, &[(JSON, "File")])])
+        Operation::new("Files", EndpointWork::Store, "Uploads a file", &[(200, &[(JSON, "File")])])
             .with_body(FORM, "FileRequest")
     }
 

@@ -3,7 +3,7 @@
 mod operations;
 
 use super::{DialectHeaders, ENDPOINTS, Endpoint, error_dialect};
-pub use operations::{BYTES, EVENTS, FORM, JSON, Operation, WorkKind};
+pub use operations::{BYTES, EVENTS, EndpointWork, FORM, JSON, Operation};
 use operations::{error_codes, parameter};
 use penstock_core::ErrorCode;
 use penstock_routing::FLAVORS;

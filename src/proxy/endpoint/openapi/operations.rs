@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkKind {
+pub enum EndpointWork {
     /// Response without a model or the store.
     Direct,
     /// Request to a model.
@@ -22,7 +22,7 @@ pub struct Operation {
     /// OpenAPI tag.
     pub tag: &'static str,
     /// Kind of work.
-    pub work: WorkKind,
+    pub work: EndpointWork,
     /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
     /// Success status, content types and their schemas.
@@ -51,7 +51,7 @@ pub const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("ap
 
 impl Operation {
     /// Returns a description without a body and without parameters.
-    pub const fn new(tag: &'static str, work: WorkKind, summary: &'static str, answers: Answers) -> Self {
+    pub const fn new(tag: &'static str, work: EndpointWork, summary: &'static str, answers: Answers) -> Self {
         Self { summary, tag, work, body: None, answers, query: &[], headers: &[], codes: &[], schemas: "" }
     }
 
@@ -135,8 +135,8 @@ pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> 
         codes.extend([ErrorCode::TooLarge, ErrorCode::UnsupportedMediaType]);
     }
     match row.work {
-        WorkKind::Direct => {}
-        WorkKind::Model => codes.extend([
+        EndpointWork::Direct => {}
+        EndpointWork::Model => codes.extend([
             ErrorCode::Unsupported,
             ErrorCode::ContextLength,
             ErrorCode::ContentRefused,
@@ -146,7 +146,9 @@ pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> 
             ErrorCode::Unavailable,
             ErrorCode::StorageFull,
         ]),
-        WorkKind::Store => codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull]),
+        EndpointWork::Store => {
+            codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull])
+        }
     }
     codes.extend_from_slice(row.codes);
     codes.sort_by_key(|code| (code.spec().status, code.spec().code));

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use penstock_core::{AnswerModelName, ApiError, ErrorCode};
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, build_pending_document, is_background, is_pending, queued_response,
-    request_without_stream, with_state,
+    PendingResponseState, ResponseFailure, build_pending_document, is_background, is_pending,
+    queued_response, request_without_stream, with_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_dialect::write::ResponseIdentity;
@@ -109,8 +109,8 @@ pub(super) async fn current_response(
     }
     if let Some(record) = x.app.batches.unfinished_response(&x.principal.public_id, id).await? {
         let state = match record.state {
-            BatchState::InProgress => UnansweredState::InProgress,
-            _ => UnansweredState::Queued,
+            BatchState::InProgress => PendingResponseState::InProgress,
+            _ => PendingResponseState::Queued,
         };
         return Ok(with_state(response, &state));
     }
@@ -121,7 +121,7 @@ pub(super) async fn current_response(
     let document = load_response(x, id).await?.ok_or_else(response_not_found)?;
     let response = response_of(&document)?;
     Ok(match is_pending(response) {
-        true => with_state(response, &UnansweredState::Failed(ResponseFailure::server_error(LOST))),
+        true => with_state(response, &PendingResponseState::Failed(ResponseFailure::server_error(LOST))),
         false => response.to_vec(),
     })
 }

@@ -1,7 +1,7 @@
 //! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
 
 use super::stored::find_response;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -37,7 +37,7 @@ impl Endpoint for ListInputItems {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Store,
+            EndpointWork::Store,
             "Lists the items that a stored response answers",
             &[(200, &[(JSON, "ItemList")])],
         )

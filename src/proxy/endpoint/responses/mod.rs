@@ -15,7 +15,7 @@ pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
 use super::count_tokens::{count_prompt, write_count};
 use super::{Endpoint, EndpointFuture};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -52,7 +52,7 @@ impl Endpoint for CreateResponse {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Answers a conversation, in the responses dialect",
             &[(200, &[(JSON, "Response"), EVENTS])],
         )
@@ -131,7 +131,7 @@ impl Endpoint for CountInputTokens {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Model,
+            EndpointWork::Model,
             "Counts the tokens of a conversation without charge",
             &[(200, &[(JSON, "InputTokenCount")])],
         )

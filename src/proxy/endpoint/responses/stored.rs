@@ -1,7 +1,7 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
 use super::{background, stream};
-use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::disk_error;
@@ -37,7 +37,7 @@ impl Endpoint for GetResponse {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Store,
+            EndpointWork::Store,
             "A stored response, or the events of a background response",
             &[(200, &[(JSON, "Response"), EVENTS])],
         )
@@ -81,7 +81,7 @@ impl Endpoint for DeleteResponse {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Store,
+            EndpointWork::Store,
             "Deletes a stored response",
             &[(200, &[(JSON, "ResponseDeletion")])],
         )
@@ -126,7 +126,7 @@ impl Endpoint for CancelResponse {
     fn operation(&self) -> Operation {
         Operation::new(
             "Responses",
-            WorkKind::Store,
+            EndpointWork::Store,
             "Cancels a background response",
             &[(200, &[(JSON, "Response")])],
         )

@@ -3,7 +3,7 @@
 use super::part::{
     AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind, chat_logprobs, part_text,
 };
-use super::{OutputContext, event_text, malformed_error};
+use super::{OutputContext, malformed_error};
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::json_cursor;

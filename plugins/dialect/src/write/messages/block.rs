@@ -1,7 +1,7 @@
 //! Writer of one content block.
 
 use crate::event::EscapedText;
-use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
+use crate::messages_to_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, PartialJson};
 use std::io::Write as _;
 

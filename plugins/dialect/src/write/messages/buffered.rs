@@ -4,7 +4,7 @@ use super::block::signature_or_default;
 use super::options::{self, WriterOptions};
 use crate::answer::{AnswerChoice, DecodedAnswer, ToolCall};
 use crate::event::EscapedText;
-use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
+use crate::messages_to_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, MAX_SCALAR_BYTES, PartialJson};
 use bytes::Bytes;
 use penstock_core::{

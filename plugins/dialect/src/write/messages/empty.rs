@@ -6,7 +6,7 @@
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};
 use crate::event::AnswerEvent;
-use crate::messages_chat::ids::ShortenedNames;
+use crate::messages_to_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 

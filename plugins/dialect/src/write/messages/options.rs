@@ -2,7 +2,7 @@
 
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_chat::ids::ShortenedNames;
+use crate::messages_to_chat::ids::ShortenedNames;
 use crate::write::ResponseIdentity;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::messages_chat::ids::ShortenedNames;
+use crate::messages_to_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 
 /// Number of blocks that fit into one answer. With a linear search for each call, the test would take minutes.

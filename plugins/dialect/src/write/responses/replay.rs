@@ -6,7 +6,7 @@
 //! ```
 
 use super::frame::{EVENT_END, EventSequence, write_error_event};
-use crate::background_response::{UnansweredState, has_answer, is_pending, is_queued, with_state};
+use crate::background_response::{PendingResponseState, has_answer, is_pending, is_queued, with_state};
 use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
 use penstock_core::ApiError;
 use penstock_json_scan::json;
@@ -74,13 +74,15 @@ impl ReplayPieces<'_> {
     /// response changes, or at all.
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let (kind, state, next) = match self.replay.position {
-            ReplayPosition::Created => ("response.created", UnansweredState::Queued, ReplayPosition::Queued),
+            ReplayPosition::Created => {
+                ("response.created", PendingResponseState::Queued, ReplayPosition::Queued)
+            }
             ReplayPosition::Queued => {
-                ("response.queued", UnansweredState::Queued, ReplayPosition::InProgress)
+                ("response.queued", PendingResponseState::Queued, ReplayPosition::InProgress)
             }
             ReplayPosition::InProgress if is_queued(self.response) => return false,
             ReplayPosition::InProgress => {
-                ("response.in_progress", UnansweredState::InProgress, ReplayPosition::Item(0))
+                ("response.in_progress", PendingResponseState::InProgress, ReplayPosition::Item(0))
             }
             ReplayPosition::Item(_) if is_pending(self.response) => return false,
             ReplayPosition::Item(index) => {

@@ -130,7 +130,7 @@ impl TrackedCall {
                 return;
             }
             context.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment });
-        } else if context.may_hold && self.arguments == fresh.escaped() && stands_for_none(&fresh) {
+        } else if context.may_hold && self.arguments == fresh.escaped() && is_empty_arguments(&fresh) {
             self.placeholder = Some(fresh);
             return;
         }
@@ -171,7 +171,7 @@ impl TrackedCall {
 }
 
 /// Returns true if arguments mean "none": `{}`, `null` or `""`.
-fn stands_for_none(arguments: &EscapedText) -> bool {
+fn is_empty_arguments(arguments: &EscapedText) -> bool {
     const MAX_BYTES: usize = 32;
     arguments.escaped().len() <= MAX_BYTES && matches!(arguments.decoded().trim(), "{}" | "null" | r#""""#)
 }

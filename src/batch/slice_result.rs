@@ -5,28 +5,28 @@ use super::commit::{LineOutcome, ResultGroup};
 use crate::storage::files::{FileManager, FileOwner};
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
-use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEnd};
+use penstock_storage::batches::{BatchSlice, BatchUsage, SliceEnd, SliceResultRecord};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
 /// Segment and the record of its file.
-pub(super) struct StoredSegment {
-    pub(super) segment: ResultSegment,
+pub(super) struct StoredSliceResult {
+    pub(super) segment: SliceResultRecord,
     /// Record of the file; `None` if it does not exist any more.
     pub(super) file: Option<FileRecord>,
 }
 
 /// Description of the file of a segment.
-pub(super) struct SegmentFile<'a> {
+pub(super) struct SliceResultFile<'a> {
     pub(super) owner: FileOwner<'a>,
     pub(super) name: String,
     pub(super) url: &'a str,
     pub(super) now: Duration,
 }
 
-impl StoredSegment {
+impl StoredSliceResult {
     /// Returns the rows that add the segment to a batch. The file gets no row in the list of its key.
     pub(super) fn rows(&self, batch: &str) -> Vec<RowWrite> {
         let file = self.file.as_ref().and_then(|file| FileStore::record_row(file).ok());
@@ -48,8 +48,8 @@ pub(super) fn write_segment(
     files: &FileManager,
     slice: &BatchSlice,
     group: &ResultGroup,
-    file: SegmentFile<'_>,
-) -> Result<Option<StoredSegment>> {
+    file: SliceResultFile<'_>,
+) -> Result<Option<StoredSliceResult>> {
     if group.bytes.is_empty() {
         return Ok(None);
     }
@@ -63,9 +63,9 @@ pub(super) fn write_segment(
     }
     let written = written?;
     let lines = group.lines.iter().map(|line| (slice.first_line + line.index, line.succeeded)).collect();
-    let segment = ResultSegment { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
+    let segment = SliceResultRecord { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
     let lines = u32::try_from(group.lines.len()).unwrap_or(u32::MAX);
-    Ok(Some(StoredSegment { segment, file: Some(FileRecord { lines, ..written }) }))
+    Ok(Some(StoredSliceResult { segment, file: Some(FileRecord { lines, ..written }) }))
 }
 
 /// Reads the contents of segments, all at the same time, because each takes a round trip to a bucket or file server.
@@ -75,8 +75,8 @@ pub(super) fn write_segment(
 /// of the segment, and any I/O error.
 pub(super) fn read_segments(
     files: &FileManager,
-    segments: Vec<StoredSegment>,
-) -> Result<Vec<(StoredSegment, Bytes)>> {
+    segments: Vec<StoredSliceResult>,
+) -> Result<Vec<(StoredSliceResult, Bytes)>> {
     std::thread::scope(|scope| {
         let mut reads = Vec::with_capacity(segments.len());
         for stored in segments {
@@ -88,7 +88,7 @@ pub(super) fn read_segments(
     })
 }
 
-fn read_contents(files: &FileManager, stored: &StoredSegment) -> Result<Bytes> {
+fn read_contents(files: &FileManager, stored: &StoredSliceResult) -> Result<Bytes> {
     let record = stored.file.as_ref().ok_or(ErrorKind::NotFound)?;
     let length = usize::try_from(record.bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
     let contents = files.open_contents(record)?.read(0, length)?;

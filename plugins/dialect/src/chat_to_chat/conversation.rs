@@ -8,7 +8,7 @@
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use crate::messages_chat::ids;
+use crate::messages_to_chat::ids;
 use penstock_core::{ApiError, AttemptTarget, OfferCapabilities};
 use penstock_json_scan::json;
 use std::borrow::Cow;

@@ -8,15 +8,15 @@ mod tests;
 
 use crate::translator_def::{self, TranslatorDef};
 use crate::write::responses;
-use crate::{chat_chat, chat_messages};
+use crate::{chat_to_chat, chat_to_messages};
 use penstock_core::Dialect;
 
 /// Definition of the translator for chat providers.
 pub(crate) const CHAT: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Chat,
-    path: chat_chat::TRANSLATOR.path,
-    build_request: chat_chat::TRANSLATOR.build_request,
+    path: chat_to_chat::TRANSLATOR.path,
+    build_request: chat_to_chat::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
     translate_stream: translator_def::stream_as_responses,
@@ -26,8 +26,8 @@ pub(crate) const CHAT: TranslatorDef = TranslatorDef {
 pub(crate) const MESSAGES: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Messages,
-    path: chat_messages::TRANSLATOR.path,
-    build_request: chat_messages::TRANSLATOR.build_request,
+    path: chat_to_messages::TRANSLATOR.path,
+    build_request: chat_to_messages::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
     translate_stream: translator_def::stream_as_responses,

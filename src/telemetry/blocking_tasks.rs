@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 
 /// Handles of the process that blocking work needs.
 #[derive(Clone)]
-pub struct BlockingHandles {
+pub struct BlockingContext {
     /// Metrics registry, which counts panics.
     pub metrics: Arc<MetricsRegistry>,
     /// Faults that tests inject.
@@ -20,7 +20,7 @@ pub struct BlockingHandles {
 /// # Errors
 /// Returns an internal error if the work panicked.
 pub async fn run_on_blocking_thread<T: Send + 'static>(
-    handles: &BlockingHandles,
+    handles: &BlockingContext,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     #[cfg(feature = "inject")]

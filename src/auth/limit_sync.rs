@@ -5,9 +5,9 @@
 //! so also for keys that it does not serve at the moment, since their clients may connect to it next.
 
 use super::key_cache::KeyCache;
-use super::limited_owner::LimitedOwner;
+use super::limited_owner::LimitSubject;
 use crate::fleet::{KeyUsageReport, MemberReport};
-use penstock_limits::{PeerUsage, RefusedTokens, UsageTotals, is_recipient_of_rest};
+use penstock_limits::{PeerUsage, RefusedTokens, UsageTotals, receives_remainder};
 use penstock_storage::StoreError;
 use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ const RECENT_DEMAND: Duration = Duration::from_secs(5);
 
 /// Key or account that this member reports.
 struct ReportedOwner {
-    owner: LimitedOwner,
+    owner: LimitSubject,
     /// Totals at the time from which this report counts.
     base: UsageTotals,
     last: UsageTotals,
@@ -69,7 +69,7 @@ struct PeerSum {
 
 /// State of the exchange of limit usage between the members of a fleet.
 #[derive(Default)]
-pub struct LimitSharing {
+pub struct LimitSync {
     reported: HashMap<String, ReportedOwner>,
     /// Totals of keys when they were left out of the report.
     bases: HashMap<String, UsageTotals>,
@@ -80,12 +80,12 @@ pub struct LimitSharing {
     has_begun: bool,
 }
 
-impl LimitSharing {
+impl LimitSync {
     /// Returns the use of all limits that were used recently; `now` is a time of the steady clock.
     pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
         for principal in cache.take_active() {
-            let account = LimitedOwner::Account(principal.account.clone());
-            for owner in [LimitedOwner::Key(principal), account] {
+            let account = LimitSubject::Account(principal.account.clone());
+            for owner in [LimitSubject::Key(principal), account] {
                 let name = owner.name();
                 if self.reported.contains_key(&name) || !owner.usage().is_limited() {
                     continue;
@@ -138,12 +138,12 @@ impl LimitSharing {
         for (name, reported) in &mut self.reported {
             let sum = sums.remove(name.as_str()).unwrap_or_default();
             let receives_rest =
-                reported.has_recent_demand(now) && is_recipient_of_rest(name, own, &sum.demanding, now);
+                reported.has_recent_demand(now) && receives_remainder(name, own, &sum.demanding, now);
             reported.owner.usage().apply_peer_usage(&complete(&sum, receives_rest), now);
         }
         for (name, sum) in sums {
             if let Some(owner) =
-                LimitedOwner::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
+                LimitSubject::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
             {
                 owner.usage().apply_peer_usage(&complete(&sum, false), now);
             }
@@ -195,8 +195,8 @@ impl LimitSharing {
     /// # Errors
     /// Returns the error of the store.
     pub fn refresh_spends(&self, spends: &SpendStore, now: Duration) -> Result<(), StoreError> {
-        let owners: Vec<&LimitedOwner> = self.reported.values().map(|reported| &reported.owner).collect();
-        let owners: Vec<&LimitedOwner> =
+        let owners: Vec<&LimitSubject> = self.reported.values().map(|reported| &reported.owner).collect();
+        let owners: Vec<&LimitSubject> =
             owners.into_iter().filter(|owner| owner.usage().has_budget()).collect();
         let names: Vec<SpendOwner> = owners.iter().map(|owner| owner.spend_owner()).collect();
         for (owner, spent) in owners.into_iter().zip(spends.get_many(&names)?) {

@@ -2,7 +2,7 @@
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
-use crate::messages_chat::ids;
+use crate::messages_to_chat::ids;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

@@ -23,7 +23,7 @@ pub(crate) struct LimiterState {
 
 /// Spending that has to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenSpend {
+pub struct UnwrittenSpending {
     /// Spending since the last [`UsageLimiter::take_spend`].
     pub spent: SpendRecord,
     /// Part of this spending that was paid from leased parts of the budgets.
@@ -63,7 +63,7 @@ impl UsageLimiter {
 
     /// Removes and returns the micro-credits spent since the last call, which have to be written.
     #[must_use]
-    pub fn take_spend(&self, now: Duration) -> TakenSpend {
+    pub fn take_spend(&self, now: Duration) -> UnwrittenSpending {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
         let before = inner.written;
@@ -71,11 +71,11 @@ impl UsageLimiter {
         let at = now.as_secs().max(before.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
         inner.written = spent;
-        TakenSpend { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
+        UnwrittenSpending { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
     }
 
     /// Reverts the last [`UsageLimiter::take_spend`], so that its amounts are returned again later.
-    pub fn put_back_spend(&self, taken: &TakenSpend) {
+    pub fn put_back_spend(&self, taken: &UnwrittenSpending) {
         let mut inner = self.0.lock();
         inner.written = taken.before;
         inner.meter.put_back_written_leases(taken.leased);
@@ -132,7 +132,7 @@ impl UsageLimiter {
 
     /// Returns the number of admitted requests since startup.
     #[must_use]
-    pub fn admitted_requests(&self) -> u64 {
+    pub fn total_admitted_requests(&self) -> u64 {
         self.0.lock().meter.admitted()
     }
 

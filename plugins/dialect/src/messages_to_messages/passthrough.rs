@@ -104,7 +104,7 @@ impl StreamPassthrough {
     }
 
     /// Returns true if the shadow translator writes to the client, because no event can be forwarded unchanged.
-    fn is_shadow_active(&self) -> bool {
+    fn writes_translated_output(&self) -> bool {
         self.is_rescued || self.format == BodyFormat::JsonObject
     }
 

@@ -4,7 +4,7 @@
 use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
 use crate::body_builder::BodyBuilder;
-use crate::{chat_messages, json_cursor, parameters, reasoning_effort, response_constraints};
+use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
 
@@ -153,7 +153,7 @@ fn write_tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
         match split_around(tool, schema) {
             Some((before, after)) if !schema.is_empty() => {
                 out.push_source(before);
-                chat_messages::write_schema(schema, out);
+                chat_to_messages::write_schema(schema, out);
                 out.push_source(after);
             }
             _ => out.push_source(tool),

@@ -1,7 +1,7 @@
 //! Conversation as `instructions` and `input`: each message becomes an item, and so does each tool call.
 
 use crate::body_builder::BodyBuilder;
-use crate::chat_messages::parsed_message::ParsedMessage;
+use crate::chat_to_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{ApiError, AttemptTarget, EarlierMessage, ExtraMember};
 use penstock_json_scan::json;

@@ -8,7 +8,7 @@ use crate::decode::messages::EventMembers;
 use crate::decode::parse_finish_word;
 use crate::event::EscapedText;
 use crate::json_cursor;
-use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
+use crate::messages_to_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::response_constraints::ToolCallIds;
 use crate::write::messages;
 use bytes::Bytes;

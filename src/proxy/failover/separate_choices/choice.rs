@@ -152,13 +152,13 @@ pub(super) fn request_choice<'s>(
 ) -> ChoiceFuture<'s> {
     Box::pin(async move {
         let pieces = seed.ask.stream.then_some(pieces);
-        let line = LineDownstream::of_choice(
+        let line = LineDownstream::for_choice(
             seed.cancel.clone(),
             pieces,
             seed.first_provider.clone(),
             seed.reclaim_signal.clone(),
         );
-        let mut session = InProcessSession::of_choice(line.clone());
+        let mut session = InProcessSession::for_choice(line.clone());
         let mut state = ExchangeState::new(seed.app);
         let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };

@@ -5,7 +5,7 @@ use crate::decode::BodyFormat;
 use crate::write::{messages, with_objects};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, DeliveredPart, Dialect, FinishReason, MeasuredEnergy, OfferObservation,
+    ApiError, AttemptTarget, DeliveredUsage, Dialect, FinishReason, MeasuredEnergy, OfferObservation,
     OutputBuffer, RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
     UpstreamErrorKind,
 };
@@ -16,7 +16,7 @@ impl StreamTranslation for StreamPassthrough {
         if self.format == BodyFormat::Unknown {
             self.format = BodyFormat::of(&bytes);
         }
-        if self.is_shadow_active() {
+        if self.writes_translated_output() {
             return self.observer.push(bytes, out);
         }
         self.sse_decoder.push(bytes);
@@ -32,7 +32,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.is_shadow_active() {
+        if self.writes_translated_output() {
             return self.observer.end(out);
         }
         if let Some(event) = self.sse_decoder.end()
@@ -71,8 +71,12 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.estimated_usage()
     }
 
-    fn delivered_part(&self) -> DeliveredPart {
-        if self.is_shadow_active() { self.observer.delivered_part() } else { self.observer.forwarded_part() }
+    fn delivered_part(&self) -> DeliveredUsage {
+        if self.writes_translated_output() {
+            self.observer.delivered_part()
+        } else {
+            self.observer.forwarded_part()
+        }
     }
 
     fn attempt_usage(&self) -> TokenUsage {
@@ -128,7 +132,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        if self.is_shadow_active() {
+        if self.writes_translated_output() {
             return self.observer.write_end(usage, objects, out);
         }
         if self.observer.has_invalid_output() {
@@ -142,7 +146,7 @@ impl StreamTranslation for StreamPassthrough {
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut OutputBuffer) {
-        if self.is_shadow_active() {
+        if self.writes_translated_output() {
             return self.observer.write_error(refusal, request_id, objects, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);

@@ -1,7 +1,7 @@
 //! Property tests: output text equals input text for any splits and block switches.
 
 use super::admitted_request;
-use crate::messages_chat::TRANSLATOR;
+use crate::messages_to_chat::TRANSLATOR;
 use crate::{conformance, test_support};
 use penstock_core::*;
 use proptest::prelude::*;

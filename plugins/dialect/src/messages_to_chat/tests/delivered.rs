@@ -14,7 +14,7 @@ fn arguments() -> String {
 }
 
 /// Returns the delivered part of a stream from this provider, which is the same at every split, and the output.
-fn delivered_part(provider: Dialect, stream: &str) -> (DeliveredPart, String) {
+fn delivered_part(provider: Dialect, stream: &str) -> (DeliveredUsage, String) {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(provider, &abilities);
     let ask = admitted_request(
