@@ -347,11 +347,11 @@ async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_correction_is_a_line_that_names_its_charge_and_its_invoice() {
-    let (_provider, running) = bench_with_history().await;
+    let (_provider, running, days) = bench_with_history().await;
     let admin = running.admin();
     ask(&running, "acme", 1).await;
-    let day = days_ago(&running, 3);
-    let issued = admin.post("/admin/invoices", &issue_request(&running, "acme", 4, 3)).await.json();
+    let day = days.ago(3);
+    let issued = admin.post("/admin/invoices", &days.issue_request("acme", 4, 3)).await.json();
     let found = admin.get(&format!("/admin/ledger/entries?account=acme&from={day}&to={day}")).await.json();
     let old =
         found["data"].as_array().unwrap().iter().find(|entry| entry["act"] == "settle").unwrap().clone();
@@ -363,7 +363,7 @@ async fn each_correction_is_a_line_that_names_its_charge_and_its_invoice() {
         assert_eq!(correction.status, 201, "{}", correction.text());
         made.push(correction.json()["entry"].clone());
     }
-    let today = days_ago(&running, 0);
+    let today = days.ago(0);
     let invoice = admin.get(&format!("/admin/invoice?account=acme&from={today}&to={today}")).await.json();
     let lines = invoice["lines"].as_array().unwrap();
     let corrections: Vec<&Value> = lines.iter().filter(|line| line["is_correction"] == true).collect();
@@ -381,7 +381,7 @@ async fn each_correction_is_a_line_that_names_its_charge_and_its_invoice() {
     let finance = signed_in(&running, "fin", "finance").await;
     let page = finance.get(&format!("/console/accounts/acme/invoice?from={today}&to={today}")).await.text();
     assert!(page.contains(&format!("on invoice {}", issued["number"].as_str().unwrap())), "{page}");
-    let (from, to) = (days_ago(&running, 2), days_ago(&running, 2));
+    let (from, to) = (days.ago(2), days.ago(2));
     let path = format!("/console/accounts/acme/invoice/issue?from={from}&to={to}");
     let question = finance.get(&path).await.text();
     for shown in ["75001 Paris", "Total", "EUR", "Issue with the next number"] {
