@@ -16,14 +16,14 @@ async fn a_request_without_a_cap_reserves_the_usual_cost() {
     let client = limited(&running, json!({"budget_per_day": "45"})).await;
     // At 2 EUR per million 16,000 tokens are 3.2 credits; the last answer is longer, and 43.2 credits are spent.
     for output in [16_000; 12].into_iter().chain([24_000]) {
-        provider.then(answer_using(0, output));
+        provider.then(answer_using(1, output));
         assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
     }
     let spent = || async {
         let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
         shown["now"]["spent_today"].as_str().unwrap().to_owned()
     };
-    assert_eq!(spent().await, "43.2");
+    assert_eq!(spent().await, "43.2013");
     provider.always(answer_using(0, 16_000));
     let ask = running.ask();
     let all: Vec<_> = (0..20)
@@ -35,7 +35,7 @@ async fn a_request_without_a_cap_reserves_the_usual_cost() {
     for one in all {
         assert_eq!(one.await.unwrap(), 402);
     }
-    assert_eq!((spent().await.as_str(), provider.calls()), ("43.2", 13));
+    assert_eq!((spent().await.as_str(), provider.calls()), ("43.2013", 13));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

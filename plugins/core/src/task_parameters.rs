@@ -20,7 +20,7 @@ pub const EMBEDDING_PARAMETERS: &[&str] = &[
 
 /// Parameters of rerank requests, sorted by name.
 pub const RERANK_PARAMETERS: &[&str] =
-    &["instruction", "max_chunks_per_doc", "max_tokens_per_doc", "truncate", "truncate_prompt_tokens"];
+    &["instruction", "max_chunks_per_doc", "truncate", "truncate_prompt_tokens"];
 
 impl InferenceRequest {
     /// Returns the parameters of the request that change its result, with their values. `null`, `false`, -1 and empty

@@ -194,7 +194,8 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
         assert_eq!(&sum(figures.keys.values().collect()), total, "{account}");
         assert_eq!(&sum(figures.days.values().collect()), total, "{account}");
         assert_eq!(&sum(figures.locations.values().collect()), total, "{account}");
-        let lines = sum(figures.lines.values().collect()).usage.billed;
+        let corrections = figures.corrections.iter().map(|correction| &correction.sums);
+        let lines = sum(figures.lines.values().chain(corrections).collect()).usage.billed;
         assert_eq!((lines.eur, lines.credits, lines.requests), (ledger.eur, ledger.credits, ledger.requests));
         assert!(total.market_g <= ledger.carbon_g && !total.market_g.is_sign_negative(), "{account}");
         let totals = InvoiceTotals::from_net_amount(ledger.eur, Decimal::from(19));

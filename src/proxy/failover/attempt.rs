@@ -238,8 +238,17 @@ async fn read_error(
         penstock_dialect::classify_error(dialect, status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
+        name_own_member(run.request.dialect, refusal);
     }
     AttemptError::Fault(fault)
+}
+
+/// Replaces the path of a message in the text of a refusal by `input`, for a client whose request has no messages.
+fn name_own_member(dialect: Dialect, refusal: &mut ApiError) {
+    let is_message = dialect == Dialect::Responses && refusal.message.starts_with("messages[");
+    if let Some((_, about)) = refusal.message.split_once(": ").filter(|_| is_message) {
+        refusal.message = format!("input: {about}").into();
+    }
 }
 
 /// Returns true for an error of the request that is about the text: its length or its content.

@@ -29,7 +29,7 @@ fn body(path: &str) -> Value {
 
 /// Stream of 20 bytes of text, and then these steps.
 fn text_and(then: impl IntoIterator<Item = ScriptStep>) -> Script {
-    let mut script = vec![sse(), role(), text("Well, let"), text(" me see now.")];
+    let mut script = vec![sse(), role(), text("Well, let"), text(" me see it.")];
     script.extend(then);
     script
 }

@@ -162,9 +162,9 @@ async fn a_line_of_a_batch_is_bounded_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_are_bounded_by_their_texts() {
     let ask = json!({"model": "e", "input": "Hi"});
-    // The body, 128 for the input, 1,024 besides; or the window, if it is smaller.
-    let bytes = ask.to_string().len() as u64 + 128 + 1_024;
-    for (window, most) in [(4_096, bytes), (512, 512)] {
+    // The body and 128 for the input; or the window, if it is smaller.
+    let bytes = ask.to_string().len() as u64 + 128;
+    for (window, most) in [(4_096, bytes), (150, 150)] {
         let provider = Provider::start().await;
         let toml = format!(
             "[[models]]\nid = \"e\"\nkind = \"embedding\"\ncontext_length = {window}\nprice = {{ input = 1.0 }}\n\
@@ -186,8 +186,8 @@ async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
     let provider = Provider::start().await;
     let running = Bench::new().kind("rerank").provider("p", &provider).start().await;
     let ask = json!({"model": "m", "query": "What?", "documents": ["A pipe.", "A gate."]});
-    // The body, the query (in quotes) and 128 for each document, 1,024 besides.
-    let most = ask.to_string().len() as u64 + 2 * (7 + 128) + 1_024;
+    // The body, and the query (in quotes) and 128 for each document.
+    let most = ask.to_string().len() as u64 + 2 * (7 + 128);
     let mut own = None;
     for stated in [most, most + 1, ABSURD, u64::MAX] {
         provider.then(scores(&[0.5, 0.25], stated));

@@ -40,7 +40,7 @@ async fn events_that_are_not_whole_have_a_bound_together() {
     let mut streams = Vec::new();
     for path in [CHAT, "/v1/messages"] {
         let (client, mut ask) = (running.client.clone(), ask());
-        ask["max_tokens"] = json!(1000);
+        ask["max_tokens"] = json!(100_000);
         let before = overload.load_status().bytes;
         streams.push(tokio::spawn(async move { client.post(path, &ask).await }));
         until("it to be held", || overload.load_status().bytes > before + LONG - (256 << 10)).await;

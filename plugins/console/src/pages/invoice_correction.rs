@@ -27,6 +27,7 @@ pub(super) fn correction_name(line: &Value, model: String) -> Text {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
     use super::*;
     use serde_json::json;
 
