@@ -25,20 +25,15 @@ pub struct RequestFields<'b> {
 }
 
 /// Value of a field in a request that changes a stored object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PatchValue<T> {
     /// Absent field: the stored value stays.
+    #[default]
     Absent,
     /// `null`: the stored value is removed.
     Null,
     /// New value.
     Some(T),
-}
-
-impl<T> Default for PatchValue<T> {
-    fn default() -> Self {
-        Self::Absent
-    }
 }
 
 impl<T> PatchValue<T> {

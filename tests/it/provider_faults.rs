@@ -55,7 +55,8 @@ async fn an_error_in_a_stream_about_the_account_is_answered_by_another_offer() {
     let running = Bench::new().provider("a", &first).provider("b", &second).start().await;
     let mut ask = running.ask();
     ask["stream"] = json!(true);
-    for _ in 0..3 {
+    // Offers of equal scores are chosen at random.
+    for _ in 0..30 {
         let answer = running.client.post("/v1/chat/completions", &ask).await;
         assert!(answer.status == 200 && !answer.text().contains("error"), "{}", answer.text());
     }
@@ -67,15 +68,16 @@ async fn a_failure_that_the_history_may_have_caused_is_answered_by_another_offer
     let (first, second) = (Provider::start().await, Provider::start().await);
     first.always(json_answer(500, &json!({"error": {"message": "CUDA out of memory"}})));
     let running = Bench::new().provider("a", &first).provider("b", &second).start().await;
-    let call = |arguments: &str| {
-        json!({"model": "m", "messages": [{"role": "user", "content": "x"},
+    // Each conversation begins in another way, because one stays at its offer.
+    let call = |arguments: &str, number: usize| {
+        json!({"model": "m", "messages": [{"role": "user", "content": format!("x{number}")},
         {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
             "function": {"name": "f", "arguments": arguments}}]},
         {"role": "tool", "tool_call_id": "c", "content": "r"}]})
     };
     for arguments in ["{\"a\":", "[1]", "null"] {
-        for _ in 0..3 {
-            let answer = running.client.post("/v1/chat/completions", &call(arguments)).await;
+        for number in 0..10 {
+            let answer = running.client.post("/v1/chat/completions", &call(arguments, number)).await;
             assert_eq!(answer.status, 200, "{arguments}: {}", answer.text());
         }
     }
@@ -86,7 +88,7 @@ async fn a_failure_that_the_history_may_have_caused_is_answered_by_another_offer
         provider.always(json_answer(500, &json!({"error": {"message": "Expecting value: line 1 column 6"}})));
     }
     let running = Bench::new().provider("a", &first).provider("b", &second).start().await;
-    let answer = running.client.post("/v1/chat/completions", &call("{\"a\":")).await;
+    let answer = running.client.post("/v1/chat/completions", &call("{\"a\":", 0)).await;
     assert_eq!((answer.status, first.calls() + second.calls()), (400, 1), "{}", answer.text());
 }
 

@@ -2,7 +2,7 @@
 //! balance first.
 
 use super::{CHAT, PREPAID, balance, entries, grant, of, one};
-use crate::harness::script::{completion, json_answer, plain};
+use crate::harness::script::plain;
 use crate::harness::{Bench, Provider};
 use penstock_ledger::Wallet;
 use rust_decimal::Decimal;
