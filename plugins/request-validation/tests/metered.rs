@@ -1,5 +1,5 @@
 //! Tests of requests for speech and moderation.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_core::{
