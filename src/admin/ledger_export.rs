@@ -133,6 +133,7 @@ fn add_changes(members: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
     use super::*;
 
     #[test]

@@ -131,6 +131,7 @@ pub fn csv_row(columns: &[&str], of: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
     use super::*;
     use serde_json::json;
 
