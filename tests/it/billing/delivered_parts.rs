@@ -134,8 +134,13 @@ async fn an_error_about_the_text_is_charged_as_delivered_and_not_retried() {
             let (provider, other) = (Provider::start().await, Provider::start().await);
             provider.always(text_and([error(refusal.clone()), ScriptStep::End]));
             other.always(status(500));
-            let running = Bench::new().provider("a", &provider).provider("b", &other).start().await;
-            let (last, cost) = end(path, &running.client.post(path, &body(path)).await);
+            // The cheaper offer is asked first.
+            let dear = "price = { input = 90.0, output = 90.0 }";
+            let bench = Bench::new().provider("a", &provider).provider_with("b", &other, "", dear);
+            let running = bench.start().await;
+            let mut ask = body(path);
+            ask["model"] = json!("m:price");
+            let (last, cost) = end(path, &running.client.post(path, &ask).await);
             // The dialect of responses has codes of its own.
             let is_named = path == RESPONSES || last.to_string().contains(&code.to_string());
             assert!(is_named, "{last}");
