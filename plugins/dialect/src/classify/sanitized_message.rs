@@ -207,6 +207,7 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     }
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
     let is_known = is_number
+        || is_size(core)
         || vocabulary::is_common(&lower)
         || core
             .chars()
