@@ -280,6 +280,13 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
     debug_assert!(find_translator(Dialect::Chat, provider).is_some());
 }
 
+/// Returns true for arguments that no continuation makes valid JSON. The decoder of chat answers, which reads the client's
+/// stream here, may take fragments of such arguments for repetitions of all arguments so far.
+fn is_invalid(arguments: &str) -> bool {
+    let error = serde_json::from_str::<serde::de::IgnoredAny>(arguments).err();
+    error.is_some_and(|error| !error.is_eof())
+}
+
 fn compare(expected: &CandidateContent, got: &CandidateContent, client: Dialect, whole: bool) {
     if client == Dialect::Messages {
         // The messages dialect has no member for a refusal, which becomes text.
@@ -295,12 +302,13 @@ fn compare(expected: &CandidateContent, got: &CandidateContent, client: Dialect,
     }
     let names =
         |content: &CandidateContent| content.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    if whole {
+    let is_readable = client != Dialect::Chat || !expected.tools.iter().any(|(_, text)| is_invalid(text));
+    if whole && is_readable {
         assert_eq!(names(got), names(expected), "tools");
     } else {
         assert!(names(expected).starts_with(&names(got)), "tools were made up");
     }
-    for ((_, arguments), (_, got)) in expected.tools.iter().zip(&got.tools).filter(|_| whole) {
+    for ((_, arguments), (_, got)) in expected.tools.iter().zip(&got.tools).filter(|_| whole && is_readable) {
         // Clients parse the arguments of a complete call, so white space is completed to `{}`; an incomplete call must not
         // be completed.
         let is_blank = arguments.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
