@@ -101,6 +101,12 @@ fn a_flac_is_as_long_as_its_frames() {
     for stated in [0, 1, 81_920, (1 << 36) - 1] {
         assert_eq!(length(&sounds::framed_flac(44_100, stated, 20)), known("1.858"), "{stated}");
     }
+    // Code 7 are samples of 32 bits, code 3 is reserved (RFC 9639, section 9.1.4).
+    for sample_size in [0, 1, 2, 4, 5, 6, 7] {
+        let file = sounds::flac_of_sample_size(44_100, 1, 20, sample_size);
+        assert_eq!(length(&file), known("1.858"), "code {sample_size}");
+    }
+    assert_eq!(length(&sounds::flac_of_sample_size(44_100, 44_100, 20, 3)), known("1"), "no valid frame");
     assert_eq!(length(&sounds::framed_flac(44_100, 44_100, 0)), known("1"), "only the head tells");
     assert_eq!(length(&sounds::framed_flac(44_100, 0, 0)), None, "nothing tells");
     assert_eq!(length(&sounds::framed_flac(44_100, 44_100 * 3600, 0)), None, "more than its bytes can hold");

@@ -141,15 +141,18 @@ pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
     Some((rate, samples))
 }
 
+/// Reserved code of the size of a sample (RFC 9639, section 9.1.4).
+const RESERVED_SAMPLE_SIZE: u32 = 3;
+
 /// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
 pub(super) fn frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
     let head = be32(input, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;
-    // Marker, reserved bits, valid channels and bits per sample.
+    // Checks of the sync code, the reserved bits, the channel assignment and the sample size.
     if head >> 18 != 0x3ffe || field(17, 1) != 0 || field(0, 1) != 0 {
         return None;
     }
-    if field(4, 15) > 10 || matches!(field(1, 7), 3 | 7) {
+    if field(4, 15) > 10 || field(1, 7) == RESERVED_SAMPLE_SIZE {
         return None;
     }
     let (block, rate) = (field(12, 15), field(8, 15));

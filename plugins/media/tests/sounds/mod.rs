@@ -258,8 +258,8 @@ pub fn ogg(millis: u64) -> Vec<u8> {
 }
 
 /// Returns a frame of FLAC: 4096 samples at the rate of the stream, in this number of bytes.
-pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0xff, 0xf8, 0xc0, 0x18, number & 0x7f];
+pub fn flac_frame(number: u8, length: usize, sample_size: u8) -> Vec<u8> {
+    let mut bytes = vec![0xff, 0xf8, 0xc0, 0x10 | sample_size << 1, number & 0x7f];
     let crc = bytes.iter().fold(0u8, |sum, byte| {
         (0..8).fold(sum ^ byte, |sum, _| if sum & 0x80 == 0 { sum << 1 } else { sum << 1 ^ 7 })
     });
@@ -268,14 +268,20 @@ pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns FLAC whose head states this rate and number of samples, followed by this number of frames of 4096 samples.
+/// Returns FLAC whose head states this rate and number of samples, followed by this number of frames of 4096 samples of
+/// 16 bits.
 pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
+    flac_of_sample_size(rate, stated, frames, 4)
+}
+
+/// Returns the same with the code of the sample size in the headers of the frames.
+pub fn flac_of_sample_size(rate: u32, stated: u64, frames: u8, sample_size: u8) -> Vec<u8> {
     let mut bytes = b"fLaC\x80\0\0\x22".to_vec();
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend((u64::from(rate) << 44 | 1 << 41 | 15 << 36 | stated).to_be_bytes());
     bytes.resize(42, 0);
     for number in 0..frames {
-        bytes.extend(flac_frame(number, 700));
+        bytes.extend(flac_frame(number, 700, sample_size));
     }
     bytes
 }
