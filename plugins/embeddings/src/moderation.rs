@@ -22,18 +22,28 @@ fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
     }
 }
 
-/// Reads a result object and checks the types of its known members. The names of the categories inside depend on the
+/// Reads a result object and checks the types of its known members. One of `flagged` and
+/// `categories` is required: clients take an empty result for harmless. The names of the categories inside depend on the
 /// model and are not checked.
 fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
+    let mut has_verdict = false;
     cursor.read_object(|key, cursor| {
         let value = cursor.take_bytes()?;
         let is_valid = match key {
-            "flagged" => matches!(value, b"true" | b"false"),
-            "categories" | "category_scores" => value.first() == Some(&b'{'),
+            "flagged" => {
+                has_verdict = true;
+                matches!(value, b"true" | b"false")
+            }
+            "categories" => {
+                has_verdict = true;
+                value.first() == Some(&b'{')
+            }
+            "category_scores" => value.first() == Some(&b'{'),
             _ => true,
         };
         is_valid.then_some(())
-    })
+    })?;
+    has_verdict.then_some(())
 }
 
 impl ProviderAdapter for OpenAiModeration {

@@ -345,7 +345,8 @@ impl StreamPassthrough {
         );
         end.extend_from_slice(br#","usage":"#);
         let own = json_cursor::member_value(&last, "usage")
-            .filter(|own| usage.source == UsageSource::Provider && has_all_counts(own));
+            .filter(|own| usage.source == UsageSource::Provider && has_all_counts(own))
+            .filter(|own| !repair::has_implausible_details(own, usage));
         match own {
             Some(own) => end.extend_from_slice(own),
             None => messages::write_usage(usage, &mut end),

@@ -46,6 +46,7 @@ pub(super) fn repair_message(
                 patches.replace(value, json_string(target.answer_model));
             }
             "content" => content = Some(value),
+            "role" => repair_role(&mut patches, value),
             "usage" => usage = Some(value),
             "stop_reason" => reason = Some(value),
             "stop_sequence" => stop = Some(value),
@@ -131,6 +132,7 @@ pub(super) fn repair_message_start(
                 named = true;
                 patches.replace(value, json_string(model));
             }
+            "role" => repair_role(&mut patches, value),
             "usage" => usage = Some(value),
             _ => {}
         }
@@ -139,7 +141,28 @@ pub(super) fn repair_message_start(
     named.then(|| patches.finish().concat())
 }
 
-/// Replaces the usage if one of the two numbers that every client reads is missing, too high or too low.
+/// Replaces a role that an answer cannot have.
+fn repair_role(patches: &mut DocumentPatches<'_>, role: &[u8]) {
+    if !json::is_string_equal(role, "assistant") {
+        patches.replace(role, &br#""assistant""#[..]);
+    }
+}
+
+/// Returns true if the details of a usage count more tokens than its totals.
+pub(super) fn has_implausible_details(usage: &[u8], known: &TokenUsage) -> bool {
+    let exceeds = |object: &[u8], most: u64| {
+        json_cursor::members(object)
+            .filter_map(|(_, value)| json_cursor::parse_integer(value))
+            .any(|count| count > most)
+    };
+    json_cursor::member_value(usage, "output_tokens_details")
+        .is_some_and(|details| exceeds(details, known.output))
+        || json_cursor::member_value(usage, "cache_creation")
+            .is_some_and(|details| exceeds(details, known.input))
+}
+
+/// Replaces the usage if one of the two numbers that every client reads is missing, too high or too low, or if its details
+/// exceed its totals.
 fn repair_usage(
     patches: &mut DocumentPatches<'_>,
     message: &[u8],
@@ -152,7 +175,8 @@ fn repair_usage(
             .iter()
             .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
     };
-    if known.source.is_implausible() || !reported.is_some_and(counts) {
+    let is_sound = reported.is_some_and(|usage| counts(usage) && !has_implausible_details(usage, known));
+    if known.source.is_implausible() || !is_sound {
         let mut usage = Vec::with_capacity(128);
         messages::write_usage(known, &mut usage);
         patches.set_member(message, "usage", reported, usage);

@@ -277,6 +277,8 @@ fn members_of_a_moderation_have_their_types() {
     for (result, is_valid) in [
         (r#"{"flagged":true,"categories":{"own":1},"category_scores":{}}"#, true),
         (r#"{"categories":{"own":true}}"#, true),
+        ("{}", false),
+        (r#"{"category_scores":{}}"#, false),
         (r#"{"flagged":5}"#, false),
         (r#"{"flagged":"false"}"#, false),
         (r#"{"flagged":null}"#, false),

@@ -145,3 +145,28 @@ fn every_model_member_is_replaced() {
         String::from_utf8_lossy(body).replace(r#""a""#, r#""org/model""#).replace(r#""b""#, r#""org/model""#);
     assert_eq!(String::from_utf8(whole).unwrap(), expected);
 }
+
+#[test]
+fn the_role_is_the_assistant_and_details_of_usage_fit_its_totals() {
+    let ask = admitted_request(Dialect::Messages, br#"{"model":"m","max_tokens":9,"messages":[]}"#);
+    let abilities = OfferCapabilities::default();
+    let pair = find_translator(Dialect::Messages, Dialect::Messages).unwrap();
+    let target = test_support::sample_target(Dialect::Messages, &abilities);
+    for (details, passes) in [
+        (r#","output_tokens_details":{"thinking_tokens":3}"#, true),
+        (r#","output_tokens_details":{"thinking_tokens":4}"#, false),
+        (r#","cache_creation":{"ephemeral_5m_input_tokens":5}"#, true),
+        (r#","cache_creation":{"ephemeral_5m_input_tokens":6}"#, false),
+        (r#","cache_creation":{"ephemeral_1h_input_tokens":18446744073709551615}"#, false),
+    ] {
+        let usage = format!(r#"{{"input_tokens":5,"output_tokens":3{details}}}"#);
+        let body = format!(
+            r#"{{"model":"a","type":"message","role":"user","content":[{{"type":"text","text":"Hello you"}}],"stop_reason":"end_turn","usage":{usage}}}"#
+        );
+        let answer = pair.translate_buffered(&ask, &target, Bytes::from(body)).unwrap().body.concat();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains(r#""role":"assistant""#), "{answer}");
+        assert_eq!(answer.contains(details), passes, "{answer}");
+        assert!(answer.contains(r#""output_tokens":3"#), "{answer}");
+    }
+}
