@@ -84,14 +84,14 @@ async fn other_state_of_a_server_is_refused_by_name_and_reaches_no_provider() {
     assert_eq!(provider.calls(), 0);
 }
 
-const FOREIGN_TEXT: &str = "Refused at the endpoints of chat, messages and responses, unless the table of the endpoint \
+const FOREIGN_TEXT: &str = "Refused at the endpoints of chat, messages, responses and text completions, unless the table of the endpoint \
 lists them. Ids for the traces of a client (`session_id`, `conversation_id`, `thread_id`, `chat_id`) are dropped: they stand \
 beside the whole history, and change nothing.";
 
 const TASK_PARAMETERS_TEXT: &str = "\n## Parameters of embeddings and rerank\n\nThese change the result: they are sent to an \
 offer that lists them in `supported_parameters`, else the request is refused. On rerank `top_k` and `limit` are read as \
 `top_n`, and `return_text` as `return_documents`. Transcriptions refuse `task` other than `transcribe`, `translate`, \
-`to_language`, `target_language` and switches for speakers.\n";
+`to_language`, `target_language`, and fields for speakers, expected words, cuts, redaction and removal of silence.\n";
 
 const PAGE: &str = "# Parameters\n\n\
 What happens to each member of a request, and to the parameters of engines. This page is generated from the tables in \

@@ -1,9 +1,10 @@
 //! Complete answer of a provider, built from its events.
 
+use crate::answer_sections::AnswerSection;
 use crate::choices::{self, ChoiceSize};
 use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
-use crate::event::{AnswerEvent, EscapedText, MessagePhase};
+use crate::event::{AnswerEvent, EscapedText};
 use crate::generated_output::GeneratedTokenCount;
 use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
@@ -24,26 +25,11 @@ pub struct ToolCall {
     pub arguments: Vec<EscapedText>,
 }
 
-/// Start of a message in an answer of several messages: the numbers of fragments before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct MessageBoundary {
-    /// Phase of the message.
-    pub phase: Option<MessagePhase>,
-    /// Fragments of text before the message.
-    pub text: usize,
-    /// Fragments of refusals before the message.
-    pub refusal: usize,
-    /// Log probabilities before the message.
-    pub logprobs: usize,
-}
-
 /// Choice of an answer. Each text is a list of consecutive fragments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerChoice {
     /// Reasoning text.
     pub reasoning: Vec<EscapedText>,
-    /// Provider's signature of the reasoning.
-    pub signature: Option<EscapedText>,
     /// Text of the answer.
     pub text: Vec<EscapedText>,
     /// Text that declines to answer.
@@ -52,8 +38,8 @@ pub struct AnswerChoice {
     pub tool_calls: Vec<ToolCall>,
     /// Log probabilities as the provider wrote them, one JSON object for each fragment.
     pub logprobs: Vec<Bytes>,
-    /// Starts of the messages, for a client whose dialect has messages in an answer.
-    pub messages: Vec<MessageBoundary>,
+    /// Reasoning, messages and tool calls in order.
+    pub sections: Vec<AnswerSection>,
     /// Finish reason.
     pub finish_reason: Option<FinishReason>,
     /// Matched stop sequence.
@@ -167,9 +153,7 @@ impl DecodedAnswer {
                 AnswerEvent::Energy(measured) => self.measured_energy = Some(measured),
                 AnswerEvent::MessageStart { phase, .. } => {
                     if let Some(choice) = self.choices.first_mut() {
-                        let (text, refusal, logprobs) =
-                            (choice.text.len(), choice.refusal.len(), choice.logprobs.len());
-                        choice.messages.push(MessageBoundary { phase, text, refusal, logprobs });
+                        choice.begin_message(phase);
                     }
                 }
                 _ => {}
@@ -178,16 +162,11 @@ impl DecodedAnswer {
         };
         let Some(candidate) = self.choices.get_mut(choice as usize) else { return };
         match event {
-            AnswerEvent::Reasoning { text, signature, .. } => {
-                candidate.reasoning.push(text);
-                candidate.signature = signature.or(candidate.signature.take());
-            }
-            AnswerEvent::Text { text, logprobs, .. } => {
-                candidate.text.push(text);
-                candidate.logprobs.extend(logprobs);
-            }
-            AnswerEvent::Refusal { text, .. } => candidate.refusal.push(text),
+            AnswerEvent::Reasoning { text, signature, .. } => candidate.push_reasoning(text, signature),
+            AnswerEvent::Text { text, logprobs, .. } => candidate.push_text(text, logprobs),
+            AnswerEvent::Refusal { text, .. } => candidate.push_refusal(text),
             AnswerEvent::ToolCallStart { id, name, .. } => {
+                candidate.sections.push(AnswerSection::Call(candidate.tool_calls.len()));
                 candidate.tool_calls.push(ToolCall { id, name, arguments: Vec::new() });
             }
             AnswerEvent::ToolCallArguments { tool, fragment, .. } => {

@@ -22,6 +22,7 @@ pub mod stored_response;
 pub mod write;
 
 mod answer;
+mod answer_sections;
 mod any_to_responses;
 mod body_builder;
 mod chat_to_chat;

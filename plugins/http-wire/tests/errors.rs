@@ -128,8 +128,8 @@ fn errors_page() -> String {
     }
     page += "\n`details.name` is the error's name in both dialects. `INFERENCE_3207` also has `details.context_length` and\n\
              `details.input_tokens`. Counting stops one token beyond the context window (and not before 32,768 tokens); where it\n\
-             stopped, `details.input_tokens_at_least` is `true`. A token count of such a prompt is refused in the same way. A 404\n\
-             for an unknown path has `details.path` where the right one is known, and an unknown flavor `details.flavors`. Limits\n\
+             stopped, or where a provider refused a prompt without a count, `details.input_tokens_at_least` is `true`. A token\n\
+             count of such a prompt is refused in the same way. A 404 for an unknown path has `details.path` where the right one is known, and an unknown flavor `details.flavors`. Limits\n\
              and budgets have `details.resets_at`, RFC 3339, if they begin anew at a certain time.\n\n";
     page += "`INFERENCE_3103` may have `details.attempts`: for each failed attempt the `provider`, a `reason` and its\n\
              milliseconds, `ms`. Reasons are `unavailable`, `rate_limited`, `timeout` and `refused`; the log of the gateway\n\

@@ -208,13 +208,28 @@ fn fields_that_change_the_transcript_are_refused_by_name() {
         ("target_language", "en"),
         ("diarize", "true"),
         ("diarization", "1"),
+        ("known_speaker_names[]", "Ada"),
+        ("num_speakers", "2"),
+        ("hotwords", "Pingora"),
+        ("word_timestamps", "true"),
+        ("clip_timestamps", "1.0"),
+        ("redact", "true"),
+        ("profanity_filter", "true"),
+        ("vad_filter", "true"),
     ] {
         let (param, message) = refused(&[model, file, (name, None, value.as_bytes())]);
         assert_eq!(param.as_deref(), Some(name), "{message}");
     }
-    for (name, value) in
-        [("task", "transcribe"), ("translate", "false"), ("diarize", "False"), ("to_language", "")]
-    {
+    for (name, value) in [
+        ("task", "transcribe"),
+        ("translate", "false"),
+        ("diarize", "False"),
+        ("to_language", ""),
+        ("vad_filter", "false"),
+        ("hotwords", ""),
+        ("keywords", "[]"),
+        ("chunking_strategy", "auto"),
+    ] {
         assert!(read(&[&form(&[model, file, (name, None, value.as_bytes())])]).is_ok(), "{name}");
     }
 }

@@ -102,9 +102,11 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
 /// Reads the cap on generated tokens: `max_tokens`, or its name at other endpoints. The value -1 means no cap.
 fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiError> {
     let mut first = None;
-    for name in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
+    for name in ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"]
+    {
         let Some(value) = top.get(name) else { continue };
-        let cap = if value.raw() == "-1" { None } else { scalars::token_count(top, name, 0)? };
+        let is_open = value.raw() == "-1" || name == "num_predict" && value.raw() == "-2";
+        let cap = if is_open { None } else { scalars::token_count(top, name, 0)? };
         if cap == Some(0) && !echo {
             return Err(top.path(name).invalid("expected at least 1; 0 needs `echo`"));
         }

@@ -354,7 +354,9 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
 /// # Errors
 /// Returns `Unsupported` with the member's name.
 pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError> {
-    refuse_members(top, |name| find_refused(REFUSED_COMPLETION_MEMBERS, name))
+    refuse_members(top, |name| {
+        find_refused(REFUSED_COMPLETION_MEMBERS, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
+    })
 }
 
 /// Refuses members that would change the result of a request if they were dropped.

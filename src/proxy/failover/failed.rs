@@ -80,8 +80,9 @@ impl FailoverRun<'_, '_> {
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                self.exclude_windows_up_to(offer.offer.context_length, course);
-                Some(self.ask_other_offers(offer, *refusal, course))
+                let window = offer.offer.context_length;
+                self.exclude_windows_up_to(window, course);
+                Some(self.ask_other_offers(offer, with_window_details(*refusal, window), course))
             }
             // The refusal is sent only if no other offer answers, and each of them failed for a reason of the request.
             AttemptError::Fault(UpstreamError {
@@ -197,5 +198,18 @@ impl FailoverRun<'_, '_> {
     pub(super) fn record_failed_energy(&mut self, offer: &OfferState) {
         let took = self.exchange.record.attempts.last().map_or(Duration::ZERO, |note| note.duration);
         self.failed_usage.add_failed_attempt(offer, self.request, self.translation.as_deref(), took);
+    }
+}
+
+/// Adds the numbers that a provider did not state to its refusal of an input that exceeds the context window.
+fn with_window_details(refusal: ApiError, window: u64) -> ApiError {
+    let number = |name: &str| refusal.details.get(name).and_then(serde_json::Value::as_u64);
+    let window = number("context_length").unwrap_or(window);
+    match number("input_tokens") {
+        Some(_) => refusal.with_detail("context_length", window),
+        None => refusal
+            .with_detail("context_length", window)
+            .with_detail("input_tokens", window.saturating_add(1))
+            .with_detail("input_tokens_at_least", true),
     }
 }

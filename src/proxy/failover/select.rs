@@ -332,11 +332,12 @@ impl CandidateSet {
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|budget| budget.left));
+        let open_end = open_completion_output(ask, offer);
+        let wanted = context_window::requested_output(ask, offer).or(open_end);
+        let left = lowered.or_else(|| Some(self.remaining_window(offer, wanted?)?.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
-        let wanted = context_window::requested_output(ask, offer);
         match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.max_output()) {
-            None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)),
+            None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)).or(open_end),
             Some(cap) => [Some(cap), most, wanted, self.preset_max_tokens(offer)].into_iter().flatten().min(),
         }
     }
@@ -348,13 +349,9 @@ impl CandidateSet {
         value.parse().ok()
     }
 
-    fn remaining_window(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<ContextBudget> {
+    fn remaining_window(&self, offer: &OfferState, wanted: u64) -> Option<ContextBudget> {
         let count = self.count(&offer.offer.model.card.id)?;
-        context_window::remaining_tokens(
-            offer.offer.context_length,
-            count,
-            context_window::requested_output(ask, offer)?,
-        )
+        context_window::remaining_tokens(offer.offer.context_length, count, wanted)
     }
 
     fn count(&self, model: &str) -> Option<&TokenCount> {
@@ -369,8 +366,9 @@ impl CandidateSet {
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
-        let certain = self.remaining_window(offer, ask).and_then(|budget| budget.certain_tokens);
-        let asked = self.max_tokens(offer, ask).or_else(|| context_window::requested_output(ask, offer));
+        let wanted = context_window::requested_output(ask, offer).or(open_completion_output(ask, offer));
+        let certain = wanted.and_then(|wanted| self.remaining_window(offer, wanted)?.certain_tokens);
+        let asked = self.max_tokens(offer, ask).or(wanted);
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()
@@ -385,4 +383,11 @@ impl CandidateSet {
     pub fn model(&self) -> &ModelState {
         &self.model
     }
+}
+
+/// Returns the cap for a text completion without one. Engines generate 16 tokens if a completion has no cap, so the maximum
+/// of the offer is sent.
+fn open_completion_output(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
+    let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
+    (is_open && offer.offer.capabilities.completions).then(|| offer.max_output())
 }

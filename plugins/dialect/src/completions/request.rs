@@ -14,6 +14,8 @@ const OWN_MEMBERS: &[&str] = &[
     "model",
     "prompt",
     "max_tokens",
+    "max_new_tokens",
+    "num_predict",
     "n",
     "best_of",
     "echo",

@@ -73,19 +73,12 @@ impl TranscriptionFields {
             "task" if text != "transcribe" => {
                 return Err(unsupported_field(name, "audio is transcribed, not translated"));
             }
-            "translate" | "diarize" | "diarization" | "enable_diarization" if !is_off(text) => {
-                let sentence = if name == "translate" {
-                    "audio is transcribed, not translated"
-                } else {
-                    "speakers are not distinguished"
-                };
-                return Err(unsupported_field(name, sentence));
-            }
-            "to_language" | "target_language" => {
-                return Err(unsupported_field(name, "audio is transcribed, not translated"));
-            }
             // Fields of other services that do not change the result are ignored.
-            _ => {}
+            _ => {
+                if let Some(sentence) = foreign_field_error(name).filter(|_| !is_off(text)) {
+                    return Err(unsupported_field(name, sentence));
+                }
+            }
         }
         Ok(())
     }
@@ -160,9 +153,38 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     }
 }
 
+/// Returns the end of the error sentence for a field of other services that changes the transcript, and that no request to
+/// a provider has.
+fn foreign_field_error(name: &str) -> Option<&'static str> {
+    Some(match name.strip_suffix("[]").unwrap_or(name) {
+        "translate" | "to_language" | "target_language" => "audio is transcribed, not translated",
+        "diarize"
+        | "diarization"
+        | "diarization_config"
+        | "enable_diarization"
+        | "known_speaker_names"
+        | "known_speaker_references"
+        | "max_speakers"
+        | "min_speakers"
+        | "num_speakers"
+        | "speaker_labels"
+        | "speakers_expected" => "speakers are not distinguished",
+        "custom_vocabulary" | "hotwords" | "keyterms" | "keywords" | "word_boost" => {
+            "write the words that are expected into `prompt`"
+        }
+        "word_timestamps" => "send `timestamp_granularities[]` with the value \"word\"",
+        "clip_timestamps" | "audio_end_at" | "audio_start_from" => {
+            "the whole audio is transcribed; cut it before"
+        }
+        "filter_profanity" | "profanity_filter" | "redact" | "redact_pii" => "the transcript is not censored",
+        "vad_filter" => "silence is not removed from the audio",
+        _ => return None,
+    })
+}
+
 /// Returns true for a switch that is off.
 fn is_off(text: &str) -> bool {
-    matches!(text.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
+    matches!(text.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "none" | "off" | "[]" | "{}")
 }
 
 /// Returns the error for an unsupported field.

@@ -1,6 +1,8 @@
 //! Transcript in a form independent of its provider.
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Map, Value};
 
 /// Transcript of an audio file.
@@ -30,6 +32,9 @@ pub(super) struct TranscriptSegment {
     /// Other members of the segment, as the provider returned them.
     pub more: Map<String, Value>,
 }
+
+/// Length of the windows in which engines recognise speech, in seconds. Times may exceed the audio by part of a window.
+const WINDOW_SECONDS: u64 = 30;
 
 /// Members of a segment that clients know, apart from times and text.
 const KNOWN_MEMBERS: [&str; 6] =
@@ -81,6 +86,31 @@ impl Transcript {
     }
 }
 
+impl Transcript {
+    /// Limits the times of segments and words to the charged length of the audio, rounded up to the window in which an
+    /// engine may have recognised its end.
+    pub(super) fn limit_times(&mut self, seconds: Decimal) {
+        let limit = seconds.ceil().to_u64().unwrap_or(u64::MAX).saturating_add(WINDOW_SECONDS);
+        let limit_millis = limit.saturating_mul(1000);
+        for segment in &mut self.segments {
+            segment.start = segment.start.min(limit_millis);
+            segment.end = segment.end.min(limit_millis);
+        }
+        for word in &mut self.words {
+            for name in ["start", "end"] {
+                if let Some(time) = word.get_mut(name).filter(|time| !is_within(time, limit)) {
+                    *time = Value::from(limit);
+                }
+            }
+        }
+    }
+}
+
+/// Returns true for a time in seconds that is at most `limit`.
+fn is_within(time: &Value, limit: u64) -> bool {
+    number(time).is_some_and(|seconds| seconds <= limit as f64)
+}
+
 /// Reads a number, also from a string.
 fn number(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
@@ -125,5 +155,34 @@ fn normalize_times(mut segments: Vec<TranscriptSegment>) -> Vec<TranscriptSegmen
 
 fn word(value: &Value) -> Option<Value> {
     let word = value.get("word").or_else(|| value.get("text"))?.as_str()?;
-    Some(serde_json::json!({ "word": word, "start": value.get("start")?, "end": value.get("end")? }))
+    let time = |name: &str| value.get(name).filter(|time| number(time).is_some());
+    Some(serde_json::json!({ "word": word, "start": time("start")?, "end": time("end")? }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_are_limited_to_the_audio_and_one_window() {
+        let body = json!({
+            "text": "a b",
+            "segments": [{"start": 0, "end": 1e9, "text": "a"}, {"start": 31, "end": 31.001, "text": "b"}],
+            "words": [
+                {"word": "a", "start": 0.5, "end": 31},
+                {"word": "b", "start": 31.001, "end": "1e300"},
+                {"word": "c", "start": [], "end": 1},
+            ],
+        });
+        let mut transcript = Transcript::read(body.to_string().as_bytes()).unwrap();
+        transcript.limit_times(Decimal::new(5, 1));
+        let times: Vec<_> = transcript.segments.iter().map(|segment| (segment.start, segment.end)).collect();
+        assert_eq!(times, [(0, 31_000), (31_000, 31_000)]);
+        let words =
+            [json!({"word": "a", "start": 0.5, "end": 31}), json!({"word": "b", "start": 31, "end": 31})];
+        assert_eq!(transcript.words, words);
+    }
 }

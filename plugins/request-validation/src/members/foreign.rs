@@ -1,4 +1,4 @@
-//! Members of other services and engines that constrain or steer the answer, and that no conversation endpoint has.
+//! Members of other services and engines that constrain or steer the answer, and that no endpoint for texts has.
 
 use super::RefusedMember;
 use super::RefusedValues::{
@@ -6,20 +6,20 @@ use super::RefusedValues::{
     ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
 };
 
-const FORMAT: &str = "the format of the answer is `response_format` on chat, `output_config.format` on messages and `text.format` on responses";
+const FORMAT: &str = "the format of the answer is `response_format` on chat and completions, `output_config.format` on messages and `text.format` on responses";
 const HISTORY: &str = "the gateway stores no conversations; send the whole history in the request";
 const INPUT: &str = "send the conversation as messages; token ids and embeddings are not read here";
-const STOP: &str = "stop sequences are `stop` on chat and responses, and `stop_sequences` on messages";
+const STOP: &str = "stop sequences are `stop_sequences` on messages, and `stop` elsewhere";
 const SYSTEM: &str = "the system prompt is a message of the role \"system\" on chat, `system` on messages and `instructions` on responses";
 const TEXTS: &str = "the gateway stores and searches no documents; send their texts in the request";
 const TOP: &str = "send its members at the top of the request, under the names of this endpoint";
 
-/// Members that every conversation endpoint refuses, unless its own table lists them; sorted by name.
+/// Members that every endpoint for texts refuses, unless its own table lists them; sorted by name.
 #[rustfmt::skip]
 pub const FOREIGN_MEMBERS: &[RefusedMember] = &[
     ("audio", NonEmpty, "audio output is not supported"),
     ("cachedContent", Present, "the gateway stores no cached contents; send them in the request"),
-    ("candidate_count", SeveralChoices, "the number of answers is `n` on chat, and 1 elsewhere"),
+    ("candidate_count", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),
     ("chat_history", NonEmpty, HISTORY),
     ("connectors", NonEmpty, TEXTS),
     ("custom_stopping_strings", NonEmpty, STOP),
@@ -34,7 +34,7 @@ pub const FOREIGN_MEMBERS: &[RefusedMember] = &[
     ("max_length", NonEmpty, "the cap on generated tokens is `max_tokens`, and `max_output_tokens` on responses"),
     ("max_price", NonEmpty, "choose providers by `filters` or a flavor"),
     ("modalities", SpokenModalities, "only answers in text are supported"),
-    ("num_return_sequences", SeveralChoices, "the number of answers is `n` on chat, and 1 elsewhere"),
+    ("num_return_sequences", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),
     ("nvext", GuidedMembers, TOP),
     ("options", RunnerOptions, TOP),
     ("output_config", NestedFormat, FORMAT),

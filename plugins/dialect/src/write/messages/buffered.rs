@@ -3,6 +3,7 @@
 use super::block::signature_or_default;
 use super::options::{self, WriterOptions};
 use crate::answer::{AnswerChoice, DecodedAnswer, ToolCall};
+use crate::answer_sections::AnswerSection;
 use crate::event::EscapedText;
 use crate::messages_to_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, MAX_SCALAR_BYTES, PartialJson};
@@ -57,34 +58,67 @@ pub(crate) fn translate_buffered(
     })
 }
 
+/// Writes the content blocks in the order of the sections. Text behind reasoning that is hidden continues the text before
+/// it, as in a stream.
 fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: FinishReason, out: &mut Vec<u8>) {
     let start = out.len();
-    if manner.thinking != ThinkingDisplay::Off && candidate.reasoning.iter().any(|text| !text.is_empty()) {
-        let hash = candidate
-            .reasoning
-            .iter()
-            .fold(FNV_OFFSET_BASIS, |hash, text| fnv1a_update(hash, text.escaped()));
-        out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
-        if manner.thinking == ThinkingDisplay::Shown {
-            candidate.reasoning.iter().for_each(|text| out.extend_from_slice(text.escaped()));
+    let mut is_text_open = false;
+    for section in &candidate.sections {
+        match section {
+            AnswerSection::Reasoning { .. } if manner.thinking == ThinkingDisplay::Off => {}
+            AnswerSection::Reasoning { fragments, signature } => {
+                let texts: Vec<_> = candidate.reasoning_texts(fragments).collect();
+                if !texts.is_empty() {
+                    close_text(&mut is_text_open, out);
+                    write_thinking(manner, &texts, signature.as_ref(), out);
+                }
+            }
+            AnswerSection::Message(message) => {
+                for text in candidate.message_texts(message) {
+                    if !std::mem::replace(&mut is_text_open, true) {
+                        out.extend_from_slice(br#"{"type":"text","text":""#);
+                    }
+                    out.extend_from_slice(text.escaped());
+                }
+            }
+            AnswerSection::Call(number) => {
+                close_text(&mut is_text_open, out);
+                if let Some(call) = candidate.tool_calls.get(*number) {
+                    write_tool_use(manner, call, finish, out);
+                    out.push(b',');
+                }
+            }
         }
-        out.extend_from_slice(br#"","signature":""#);
-        out.extend_from_slice(signature_or_default(candidate.signature.as_ref(), hash).escaped());
-        out.extend_from_slice(br#""},"#);
     }
-    let texts: Vec<&EscapedText> =
-        candidate.text.iter().chain(&candidate.refusal).filter(|text| !text.is_empty()).collect();
+    close_text(&mut is_text_open, out);
     // Example code of clients reads `content[0].text`, so an answer without blocks gets an empty text block.
-    if !texts.is_empty() || (out.len() == start && candidate.tool_calls.is_empty()) {
-        out.extend_from_slice(br#"{"type":"text","text":""#);
-        texts.iter().for_each(|text| out.extend_from_slice(text.escaped()));
-        out.extend_from_slice(br#""},"#);
-    }
-    for call in &candidate.tool_calls {
-        write_tool_use(manner, call, finish, out);
-        out.push(b',');
+    if out.len() == start {
+        out.extend_from_slice(br#"{"type":"text","text":""},"#);
     }
     out.pop();
+}
+
+/// Ends an open text block.
+fn close_text(is_open: &mut bool, out: &mut Vec<u8>) {
+    if std::mem::take(is_open) {
+        out.extend_from_slice(br#""},"#);
+    }
+}
+
+fn write_thinking(
+    manner: &WriterOptions,
+    texts: &[&EscapedText],
+    signature: Option<&EscapedText>,
+    out: &mut Vec<u8>,
+) {
+    let hash = texts.iter().fold(FNV_OFFSET_BASIS, |hash, text| fnv1a_update(hash, text.escaped()));
+    out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
+    if manner.thinking == ThinkingDisplay::Shown {
+        texts.iter().for_each(|text| out.extend_from_slice(text.escaped()));
+    }
+    out.extend_from_slice(br#"","signature":""#);
+    out.extend_from_slice(signature_or_default(signature, hash).escaped());
+    out.extend_from_slice(br#""},"#);
 }
 
 fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason, out: &mut Vec<u8>) {

@@ -4,13 +4,15 @@ use super::call::CallState;
 use super::frame::ResponseFrame;
 use super::item::{ItemBody, ItemStatus, OutputItem};
 use super::{EventSequence, final_status, write_response};
-use crate::answer::{AnswerChoice, DecodedAnswer, MessageBoundary};
-use crate::event::{EscapedText, MessagePhase};
+use crate::answer::{AnswerChoice, DecodedAnswer};
+use crate::answer_sections::{AnswerSection, MessageSection};
+use crate::event::EscapedText;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, UpstreamError, UpstreamErrorKind,
-    WorkDone,
+    AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, ResponsesDetails, UpstreamError,
+    UpstreamErrorKind, WorkDone,
 };
+use std::ops::Range;
 
 /// Decodes a provider's buffered answer and writes it in the responses dialect.
 ///
@@ -49,101 +51,106 @@ fn output_items(
     choice: &AnswerChoice,
     finish: FinishReason,
 ) -> Vec<OutputItem> {
-    // Creating items also writes events, which a buffered response does not use.
-    let (mut events, mut unused) = (EventSequence::default(), Vec::new());
     let details = ask.responses.as_deref().cloned().unwrap_or_default();
-    let mut items: Vec<OutputItem> = Vec::with_capacity(2 + choice.tool_calls.len());
-    let has_text = |texts: &[EscapedText]| texts.iter().any(|text| !text.is_empty());
-    if has_text(&choice.reasoning) {
+    let mut items =
+        ItemList { id, items: Vec::with_capacity(2 + choice.tool_calls.len()), unused: Vec::new() };
+    for section in &choice.sections {
+        match section {
+            AnswerSection::Reasoning { fragments, .. } => items.push_reasoning(choice, fragments, &details),
+            AnswerSection::Message(message) => items.push_message(choice, message),
+            AnswerSection::Call(number) => items.push_call(choice, *number, &details),
+        }
+    }
+    if items.items.is_empty() {
+        items.push_empty_message();
+    }
+    items.close(finish)
+}
+
+/// Output items under construction.
+struct ItemList<'a> {
+    id: &'a str,
+    items: Vec<OutputItem>,
+    /// Events of the items, which a buffered response does not have.
+    unused: Vec<u8>,
+}
+
+impl ItemList<'_> {
+    fn new_item(&self, body: ItemBody) -> OutputItem {
+        OutputItem::new(self.id, self.items.len(), body)
+    }
+
+    fn push_reasoning(
+        &mut self,
+        choice: &AnswerChoice,
+        fragments: &Range<usize>,
+        details: &ResponsesDetails,
+    ) {
         let body = ItemBody::Reasoning {
             text: Vec::new(),
             display: details.reasoning,
             is_sealed: details.seals_reasoning,
         };
-        let mut item = OutputItem::new(id, items.len(), body);
-        choice.reasoning.iter().for_each(|text| item.push_reasoning(text, &mut events, &mut unused));
-        items.push(item);
+        let mut item = self.new_item(body);
+        let mut texts = choice.reasoning_texts(fragments).peekable();
+        if texts.peek().is_none() {
+            return;
+        }
+        texts.for_each(|text| item.push_reasoning(text, &mut EventSequence::default(), &mut self.unused));
+        self.items.push(item);
     }
-    let has_message = has_text(&choice.text) || has_text(&choice.refusal);
-    let is_silent = items.is_empty() && choice.tool_calls.is_empty() && !has_message;
-    for message in if has_message || is_silent { choice_messages(choice) } else { Vec::new() } {
-        let item = OutputItem::new(id, items.len(), ItemBody::Message(Vec::new()));
-        let mut item = item.with_phase(message.phase);
-        push_message(&message, is_silent, &mut item, &mut events, &mut unused);
-        items.push(item);
+
+    /// Adds a message that is not empty.
+    fn push_message(&mut self, choice: &AnswerChoice, message: &MessageSection) {
+        if choice.message_texts(message).next().is_none() {
+            return;
+        }
+        let mut events = EventSequence::default();
+        let mut item = self.new_item(ItemBody::Message(Vec::new())).with_phase(message.phase);
+        let texts = choice.text.get(message.text.clone()).unwrap_or_default();
+        for text in texts.iter().filter(|text| !text.is_empty()) {
+            item.push_message_text(text, None, false, &mut events, &mut self.unused);
+        }
+        // Fragments of text and log probabilities are separate lists. Only the concatenation of each list matters.
+        for logprobs in choice.logprobs.get(message.logprobs.clone()).unwrap_or_default() {
+            let empty = EscapedText::default();
+            item.push_message_text(&empty, Some(logprobs), false, &mut events, &mut self.unused);
+        }
+        let refusals = choice.refusal.get(message.refusal.clone()).unwrap_or_default();
+        for text in refusals.iter().filter(|text| !text.is_empty()) {
+            item.push_message_text(text, None, true, &mut events, &mut self.unused);
+        }
+        self.items.push(item);
     }
-    for (number, call) in (0_u32..).zip(&choice.tool_calls) {
+
+    fn push_call(&mut self, choice: &AnswerChoice, number: usize, details: &ResponsesDetails) {
+        let Some(call) = choice.tool_calls.get(number) else { return };
         let tool = details.mapped_tool(&call.name.decoded());
-        let body = ItemBody::Call(CallState::new(number, call.id.clone(), &call.name, tool));
-        let mut item = OutputItem::new(id, items.len(), body);
-        call.arguments.iter().for_each(|fragment| item.push_arguments(fragment, &mut events, &mut unused));
-        items.push(item);
+        let tool_number = u32::try_from(number).unwrap_or(u32::MAX);
+        let mut item =
+            self.new_item(ItemBody::Call(CallState::new(tool_number, call.id.clone(), &call.name, tool)));
+        let mut events = EventSequence::default();
+        call.arguments
+            .iter()
+            .for_each(|fragment| item.push_arguments(fragment, &mut events, &mut self.unused));
+        self.items.push(item);
     }
-    let cut = !matches!(finish, FinishReason::Stop | FinishReason::ToolCalls);
-    let last = items.len().saturating_sub(1);
-    for (at, item) in items.iter_mut().enumerate() {
-        unused.clear();
-        let status = if cut && at == last { ItemStatus::Incomplete } else { ItemStatus::Completed };
-        item.close(status, !cut, &mut events, &mut unused);
-    }
-    items
-}
 
-/// Message of an answer: fragments of its text and refusal, and log probabilities.
-#[derive(Clone, Copy)]
-struct MessageParts<'a> {
-    phase: Option<MessagePhase>,
-    text: &'a [EscapedText],
-    refusal: &'a [EscapedText],
-    logprobs: &'a [Bytes],
-}
+    /// Adds the message of an answer without output.
+    fn push_empty_message(&mut self) {
+        let mut item = self.new_item(ItemBody::Message(Vec::new()));
+        item.open_part(false, &mut EventSequence::default(), &mut self.unused);
+        self.items.push(item);
+    }
 
-/// Returns the messages of a choice, at least one. Fragments before the first boundary are a message of their own.
-fn choice_messages(choice: &AnswerChoice) -> Vec<MessageParts<'_>> {
-    let end = MessageBoundary {
-        phase: None,
-        text: choice.text.len(),
-        refusal: choice.refusal.len(),
-        logprobs: choice.logprobs.len(),
-    };
-    let mut starts = vec![MessageBoundary::default()];
-    starts.extend(&choice.messages);
-    let ends = choice.messages.iter().chain([&end]);
-    let all = starts.iter().zip(ends).map(|(from, to)| MessageParts {
-        phase: from.phase,
-        text: choice.text.get(from.text..to.text).unwrap_or_default(),
-        refusal: choice.refusal.get(from.refusal..to.refusal).unwrap_or_default(),
-        logprobs: choice.logprobs.get(from.logprobs..to.logprobs).unwrap_or_default(),
-    });
-    let has_content =
-        |parts: &MessageParts<'_>| parts.text.iter().chain(parts.refusal).any(|text| !text.is_empty());
-    let mut messages: Vec<_> = all.clone().filter(has_content).collect();
-    if messages.is_empty() {
-        messages.extend(all.take(1));
-    }
-    messages
-}
-
-/// Adds text, log probabilities and refusal to a message.
-fn push_message(
-    choice: &MessageParts<'_>,
-    is_silent: bool,
-    item: &mut OutputItem,
-    events: &mut EventSequence,
-    unused: &mut Vec<u8>,
-) {
-    // Fragments of text and log probabilities are separate lists. Only the concatenation of each list matters.
-    let empty = EscapedText::default();
-    for text in choice.text.iter().filter(|text| !text.is_empty()) {
-        item.push_message_text(text, None, false, events, unused);
-    }
-    for logprobs in choice.logprobs {
-        item.push_message_text(&empty, Some(logprobs), false, events, unused);
-    }
-    for text in choice.refusal.iter().filter(|text| !text.is_empty()) {
-        item.push_message_text(text, None, true, events, unused);
-    }
-    if is_silent {
-        item.open_part(false, events, unused);
+    fn close(mut self, finish: FinishReason) -> Vec<OutputItem> {
+        let cut = !matches!(finish, FinishReason::Stop | FinishReason::ToolCalls);
+        let last = self.items.len().saturating_sub(1);
+        for (at, item) in self.items.iter_mut().enumerate() {
+            self.unused.clear();
+            let status = if cut && at == last { ItemStatus::Incomplete } else { ItemStatus::Completed };
+            item.close(status, !cut, &mut EventSequence::default(), &mut self.unused);
+        }
+        self.items
     }
 }
