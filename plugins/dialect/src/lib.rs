@@ -23,6 +23,8 @@ pub mod write;
 
 mod answer;
 mod answer_sections;
+#[cfg(test)]
+mod answer_sections_tests;
 mod any_to_responses;
 mod body_builder;
 mod chat_to_chat;

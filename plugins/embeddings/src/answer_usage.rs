@@ -50,7 +50,8 @@ impl AnswerUsage {
     }
 }
 
-/// Returns the total tokens of a `usage` object, under any of the names in use.
+/// Returns the input tokens of a `usage` object, under any of the names in use. The total counts only where the input is
+/// absent or 0, since some providers state only the total.
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);
@@ -63,5 +64,5 @@ fn tokens(usage: &[u8]) -> Option<u64> {
             _ => {}
         }
     }
-    total.or(input)
+    input.filter(|input| *input > 0).or(total).or(input)
 }

@@ -4,7 +4,7 @@ use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
 use crate::storage::files::quota::has_free_space;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -109,7 +109,9 @@ impl ResponseFiles for LocalFiles {
             };
             let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH);
             let retained_since = since.unwrap_or(Duration::ZERO).as_secs();
-            files.push(ResponseFile { id, bytes: metadata.len(), retained_since });
+            let written_at =
+                metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec());
+            files.push(ResponseFile { id, bytes: metadata.len(), retained_since, written_at });
         }
         Ok(files)
     }

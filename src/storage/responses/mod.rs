@@ -89,8 +89,8 @@ impl ResponseStore {
         Ok(store)
     }
 
-    /// Stores a response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest responses beyond
-    /// the limits. The response survives a power loss.
+    /// Stores a response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest finished
+    /// responses beyond the limits. The response survives a power loss.
     ///
     /// # Errors
     /// Returns `StorageFull` if the response is larger than its key may store or the disk has no free space,
@@ -112,7 +112,7 @@ impl ResponseStore {
         self.files.write(name, &sealed, retained_since)?;
         self.usage.add_bytes(key, bytes);
         // The response is stored. If this returned an error, the caller might repeat the write without a charge.
-        if let Err(error) = self.evict(key, settings, self.files.max_evictions()) {
+        if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions()) {
             tracing::error!(name: "responses_not_swept", why = %error);
         }
         Ok(())
@@ -146,12 +146,15 @@ impl ResponseStore {
         let Some(name) = ResponseName::new(key, id) else { return Ok(false) };
         let removed = match self.files.size(name)? {
             Some(bytes) => {
-                self.remove(key, vec![ResponseFile { id: id.to_owned(), bytes, retained_since: 0 }])? > 0
+                self.remove(
+                    key,
+                    vec![ResponseFile { id: id.to_owned(), bytes, retained_since: 0, written_at: 0 }],
+                )? > 0
             }
             None => false,
         };
         let Some(earlier) = &self.earlier else { return Ok(removed) };
-        let file = ResponseFile { id: id.to_owned(), bytes: 0, retained_since: 0 };
+        let file = ResponseFile { id: id.to_owned(), bytes: 0, retained_since: 0, written_at: 0 };
         Ok(!earlier.remove(key, vec![file])?.is_empty() || removed)
     }
 

@@ -30,6 +30,8 @@ pub(super) struct ResponseFile {
     pub(super) bytes: u64,
     /// Start of the retention, Unix seconds; in a bucket, the time of the last write.
     pub(super) retained_since: u64,
+    /// Time of the last write in nanoseconds, which orders the files of a second; 0 if it is unknown.
+    pub(super) written_at: i64,
 }
 
 /// Files of stored responses by key and id. All calls block.

@@ -89,7 +89,10 @@ fn response_name(object: &str) -> Option<ResponseName<'_>> {
 fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
     let name = response_name(&object.name)?;
     let retained_since = now.saturating_sub(object.age.as_secs());
-    Some((name.key, ResponseFile { id: name.id.to_owned(), bytes: object.length, retained_since }))
+    Some((
+        name.key,
+        ResponseFile { id: name.id.to_owned(), bytes: object.length, retained_since, written_at: 0 },
+    ))
 }
 
 fn unix_seconds() -> u64 {

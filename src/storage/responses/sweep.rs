@@ -5,6 +5,7 @@ use super::{ResponseStore, is_expired};
 use crate::config::settings::ResponseSettings;
 use penstock_object_storage::BucketError;
 use std::io::{Error, Result};
+use std::time::SystemTime;
 
 /// Part of a sweep in the sweeps of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl ResponseStore {
                 self.files.remove(key, expired).map(|files| files.len())
             };
             removed += *outcome.as_ref().unwrap_or(&0) as u64;
-            match outcome.and_then(|_| self.evict(key, settings, usize::MAX)) {
+            match outcome.and_then(|_| self.evict(key, None, settings, usize::MAX)) {
                 Err(error) if !is_unreachable(&error) => {
                     first_error.get_or_insert(error);
                     Ok(())
@@ -75,13 +76,20 @@ impl ResponseStore {
 
     /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most bytes
     /// beyond the limit of all keys; at most `most` responses. A tenth of the limit is freed at once, because the files
-    /// have to be listed each time. If another call is evicting, this call does nothing.
-    pub(super) fn evict(&self, key: &str, settings: ResponseSettings, most: usize) -> Result<()> {
+    /// have to be listed each time. The response `newest` of the key, and responses that have not ended, are not removed.
+    /// If another call is evicting, this call does nothing.
+    pub(super) fn evict(
+        &self,
+        key: &str,
+        newest: Option<&str>,
+        settings: ResponseSettings,
+        most: usize,
+    ) -> Result<()> {
         let is_beyond = self.usage.of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
         let Some(_evicting) = is_beyond.then(|| self.eviction.try_lock()).flatten() else { return Ok(()) };
         let mut left = most;
         if self.usage.of_key(key) > settings.per_key {
-            self.evict_oldest(key, &mut left, |used| {
+            self.evict_oldest(key, newest, &mut left, |used| {
                 if used > settings.per_key { used - settings.per_key / 10 * 9 } else { 0 }
             })?;
         }
@@ -91,9 +99,10 @@ impl ResponseStore {
         };
         while left > 0 && self.usage.total_bytes() > settings.disk {
             let Some(largest) = self.usage.largest_key() else { break };
-            let freed = self.evict_oldest(&largest, &mut left, excess_of_all)?;
+            let newest = newest.filter(|_| largest == key);
+            let freed = self.evict_oldest(&largest, newest, &mut left, excess_of_all)?;
             if freed == 0 && self.usage.total_bytes() > settings.disk {
-                // No file was left to remove, so the bytes of the key are no longer counted.
+                // No file was left to remove. The next sweep counts the bytes of the key again.
                 self.usage.set_bytes(&largest, 0);
             }
         }
@@ -103,15 +112,25 @@ impl ResponseStore {
     /// Removes the oldest responses of a key, at most `left`, until enough bytes are freed; returns the freed bytes.
     /// `excess` returns the bytes to free from the used bytes of the key. The used bytes are counted again before,
     /// because other gateways of a fleet remove files too.
-    fn evict_oldest(&self, key: &str, left: &mut usize, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
+    fn evict_oldest(
+        &self,
+        key: &str,
+        newest: Option<&str>,
+        left: &mut usize,
+        excess: impl FnOnce(u64) -> u64,
+    ) -> Result<u64> {
         let mut files = self.files.files_of(key)?;
-        files.sort_by(|a, b| (a.retained_since, &a.id).cmp(&(b.retained_since, &b.id)));
+        let order = |file: &ResponseFile| (file.retained_since, file.written_at);
+        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id)));
         let used = files.iter().map(|file| file.bytes).sum();
         self.usage.set_bytes(key, used);
         let excess = excess(used);
         let mut freed = 0;
+        // The retention of a response that has not ended begins in the future.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let oldest: Vec<_> = files
             .into_iter()
+            .filter(|file| file.retained_since <= now && Some(&*file.id) != newest)
             .take(*left)
             .take_while(|file| {
                 let is_needed = freed < excess;

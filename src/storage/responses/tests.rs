@@ -6,6 +6,7 @@ use super::*;
 use crate::config::settings::BackgroundSettings;
 use std::fs;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 pub(super) const KEY: &str = "0123456789abcdef";
 pub(super) const OTHER_KEY: &str = "fedcba9876543210";
@@ -141,6 +142,41 @@ fn the_oldest_of_the_largest_key_are_evicted() {
     assert_eq!((refused.kind(), store.used_bytes()), (ErrorKind::StorageFull, used));
     let full = ResponseLimits { keep_free: u64::MAX, ..limits };
     assert_eq!(store.insert((KEY, "resp_99"), 99, b"", full).unwrap_err().kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn responses_of_one_second_are_evicted_in_the_order_in_which_they_were_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let document = vec![b'x'; 1_000];
+    let exists = |id: &str| store.get(KEY, id, 100, DAY).unwrap().is_some();
+    // The ids do not have the order of the time.
+    let ids: Vec<String> = (0..40u64).map(|number| format!("resp_{}", number * 7_919 % 1_000)).collect();
+    for (number, id) in ids.iter().enumerate() {
+        store.insert((KEY, id), 100, &document, limits(10_000, 15_000)).unwrap();
+        assert!(exists(id), "{number}: the response that was stored last");
+        let first = ids.iter().position(|id| exists(id)).unwrap();
+        assert!(ids[first..=number].iter().all(|id| exists(id)), "{number}: the oldest are evicted");
+    }
+}
+
+#[test]
+fn a_response_that_has_not_ended_is_not_evicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let document = vec![b'x'; 6_000];
+    let limits = limits(10_000, 15_000);
+    let end = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 3_600;
+    for id in ["resp_a", "resp_b"] {
+        store.insert((KEY, id), end, &document, limits).unwrap();
+    }
+    store.insert((KEY, "resp_c"), end - 7_200, &document, limits).unwrap();
+    for id in ["resp_a", "resp_b", "resp_c"] {
+        assert!(store.get(KEY, id, end, DAY).unwrap().is_some(), "{id}");
+    }
+    store.sweep(end - 3_600, limits.settings, SweepRole::Remover).unwrap();
+    let left = ["resp_a", "resp_b", "resp_c"].map(|id| store.get(KEY, id, end, DAY).unwrap().is_some());
+    assert_eq!(left, [true, true, false], "the finished one is removed");
 }
 
 #[test]

@@ -42,6 +42,8 @@ struct ChoiceDecoder {
     tool_calls: ToolCallTracker,
     split_surrogate: SplitSurrogate,
     is_finished: bool,
+    /// Finish reason of an answer that was cut, if no output has followed it.
+    cut: Option<FinishReason>,
     content: ChoiceContent,
     emitted: EmittedChannels,
     /// True if the reasoning has a member of its own, so that its parts in `reasoning_details` are not read.
@@ -173,6 +175,9 @@ impl ChunkReader {
         let has_text = events.len() > before;
         let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();
+        if !given.is_empty() {
+            choice.cut = None;
+        }
         choice.emitted.record(given);
         choice.content = choice.content.after_chunk(content, &message, given, !choice.tool_calls.is_empty());
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
@@ -319,12 +324,19 @@ impl ChoiceDecoder {
             events,
         })?;
         self.is_finished = true;
+        // Some engines end a cut answer with another chunk, whose reason is that of every end.
+        let reason = self.cut.filter(|_| reason == FinishReason::Stop).unwrap_or(reason);
+        self.cut = is_cut(reason).then_some(reason);
         let stop =
             stop.and_then(string_body).and_then(|stop| EscapedText::from_json(seen.chunk.slice_ref(stop)));
         let stop_sequence = stop.filter(|stop| !stop.is_empty());
         events.push(AnswerEvent::Finish { choice: seen.choice, reason, stop_sequence });
         Ok(())
     }
+}
+
+const fn is_cut(reason: FinishReason) -> bool {
+    matches!(reason, FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter)
 }
 
 /// Returns the range of `part` in `chunk`.

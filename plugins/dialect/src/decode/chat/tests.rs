@@ -5,7 +5,7 @@ use super::ChatDecoder;
 use crate::decode::{DialectDecoder as _, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
-use penstock_core::UpstreamErrorKind;
+use penstock_core::{FinishReason, UpstreamErrorKind};
 use serde_json::{Value, json};
 
 fn decode(stream: &str) -> (Vec<AnswerEvent>, Option<UpstreamErrorKind>) {
@@ -319,4 +319,28 @@ fn a_repeated_index_of_a_buffered_answer_is_malformed() {
     assert_eq!(read(json!([choice(0), choice(0)])).1, Some(UpstreamErrorKind::Malformed));
     assert_eq!(read(json!([choice(0), choice(1), choice(0)])).1, Some(UpstreamErrorKind::Malformed));
     assert_eq!(read(json!([choice(1), choice(0)])), (2, None));
+}
+
+#[test]
+fn a_later_stop_without_output_does_not_hide_that_the_answer_was_cut() {
+    let chunk = |text: &str, reason: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{reason}}}]}}\n\n"
+        )
+    };
+    for (chunks, expected) in [
+        ([chunk("a", "\"length\""), chunk("", "\"stop\"")], FinishReason::Length),
+        ([chunk("a", "\"content_filter\""), chunk("", "\"stop\"")], FinishReason::ContentFilter),
+        ([chunk("a", "\"length\""), chunk("b", "\"stop\"")], FinishReason::Stop),
+        ([chunk("a", "\"stop\""), chunk("", "\"length\"")], FinishReason::Length),
+        ([chunk("a", "\"length\""), chunk("", "\"tool_calls\"")], FinishReason::ToolCalls),
+    ] {
+        let (events, fault) = decode(&chunks.concat());
+        assert_eq!(fault, None);
+        let reasons = events.iter().filter_map(|event| match event {
+            AnswerEvent::Finish { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(reasons.last(), Some(expected), "{chunks:?}");
+    }
 }

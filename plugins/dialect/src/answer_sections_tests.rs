@@ -1,0 +1,66 @@
+//! Tests of plain answers whose items are interleaved: their order is the same as in the provider's answer.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use crate::stream_format_tests::sample_request;
+use crate::{find_translator, test_support::sample_target};
+use bytes::Bytes;
+use penstock_core::{Dialect, OfferCapabilities};
+use serde_json::{Value, json};
+
+fn translate(client: Dialect, provider: Dialect, body: &Value) -> Value {
+    let ask = sample_request(client, false);
+    let abilities = OfferCapabilities::default();
+    let target = sample_target(provider, &abilities);
+    let answer = find_translator(client, provider)
+        .unwrap()
+        .translate_buffered(&ask, &target, Bytes::from(body.to_string()))
+        .unwrap();
+    serde_json::from_slice(&answer.body.concat()).unwrap()
+}
+
+/// Returns each item as its type and its text or name.
+fn items(list: &Value) -> Vec<(String, String)> {
+    let text = |item: &Value| {
+        let part = |name: &str| item[name].as_str().map(str::to_owned);
+        let inner = |name: &str| item[name][0]["text"].as_str().map(str::to_owned);
+        part("text").or(part("name")).or(inner("content")).or(inner("summary")).unwrap_or_default()
+    };
+    let items = list.as_array().unwrap().iter();
+    items.map(|item| (item["type"].as_str().unwrap().to_owned(), text(item))).collect()
+}
+
+fn expected(items: &[(&str, &str)]) -> Vec<(String, String)> {
+    items.iter().map(|(kind, text)| ((*kind).to_owned(), (*text).to_owned())).collect()
+}
+
+#[test]
+fn blocks_of_a_message_become_items_in_their_order() {
+    let body = json!({"type": "message", "role": "assistant", "model": "x", "stop_reason": "tool_use",
+    "usage": {"input_tokens": 3, "output_tokens": 30},
+    "content": [
+        {"type": "text", "text": "First"},
+        {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}},
+        {"type": "text", "text": "Then"},
+        {"type": "text", "text": " more"},
+        {"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}},
+    ]});
+    let answer = translate(Dialect::Responses, Dialect::Messages, &body);
+    let order =
+        [("message", "First"), ("function_call", "f"), ("message", "Then more"), ("function_call", "g")];
+    assert_eq!(items(&answer["output"]), expected(&order), "{answer}");
+}
+
+#[test]
+fn items_of_a_response_become_blocks_in_their_order() {
+    let message = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
+    let call = |name: &str| json!({"type": "function_call", "call_id": format!("call_{name}"), "name": name, "arguments": "{}"});
+    let body = json!({"object": "response", "status": "completed",
+        "usage": {"input_tokens": 3, "output_tokens": 30, "total_tokens": 33},
+        "output": [call("f"), message("Then"), call("g"), message("Last")]});
+    let answer = translate(Dialect::Messages, Dialect::Responses, &body);
+    let blocks: Vec<String> = items(&answer["content"]).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(blocks, ["tool_use", "text", "tool_use", "text"], "{answer}");
+    let answer = translate(Dialect::Responses, Dialect::Responses, &body);
+    let order = [("function_call", "f"), ("message", "Then"), ("function_call", "g"), ("message", "Last")];
+    assert_eq!(items(&answer["output"]), expected(&order), "{answer}");
+}
