@@ -101,7 +101,7 @@ impl<'b> RequestFields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a text or too long.
     pub fn text_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
-        let fits = |text: &&str| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
+        let fits = |text: &&str| text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control);
         self.read_field(name, &format!("a text of at most {MAX_NAME_BYTES} bytes on one line"), |value| {
             value.as_str().filter(fits).map(str::to_owned)
         })
@@ -113,7 +113,7 @@ impl<'b> RequestFields<'b> {
     /// Returns 400 if the value is not a list of names or too long.
     pub fn text_list(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
         let fits = |text: &&str| {
-            !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
+            !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
         };
         let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
         self.read_field(name, &wanted, |value| {
@@ -229,3 +229,9 @@ impl<'b> RequestFields<'b> {
 /// Members of the object `limits` of keys and accounts.
 pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];
+
+/// Returns true for a control character, and for one that changes the writing direction, which could hide what a name is.
+fn is_invisible_control(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

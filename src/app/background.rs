@@ -34,6 +34,8 @@ const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the deletion of leftovers in the shared folder of a fleet.
 const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
+/// Interval of calls to a bucket that did not answer.
+const BUCKET_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the check whether a backup is due.
 const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the measurement of stored sizes.
@@ -45,8 +47,8 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a fleet member reads the changes of keys, unless a heartbeat has read them less than 300 ms ago.
 const FEED_INTERVAL: Duration = Duration::from_millis(500);
-/// Delay between the first heartbeat and the first of these reads. With it, every second read comes just after a
-/// heartbeat, which reads the changes too, and is skipped.
+/// Delay between the first heartbeat and the first read of changes of keys. Heartbeats read these changes too, so every
+/// second read follows a heartbeat by 250 ms and is skipped.
 const FEED_DELAY: Duration = Duration::from_millis(250);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,6 +84,9 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                     }
                 }
             }
+        }),
+        spawn_periodic(BUCKET_RETRY_INTERVAL, stop, app, |app| async move {
+            tokio::task::spawn_blocking(move || app.files.retry_bucket()).await.ok();
         }),
         spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;

@@ -54,6 +54,11 @@ impl CreateBatchRequest {
             .map_err(|expected| ApiError::invalid("completion_window", expected))?;
         let completion_window = completion_window.to_owned();
         let metadata = parse_metadata(fields.get("metadata"))?;
+        if fields.get("output_expires_after").is_some_and(|policy| !policy.is_null()) {
+            let sentence =
+                "output_expires_after: results are kept like all files; delete the output file instead.";
+            return Err(ApiError::unsupported("output_expires_after", sentence));
+        }
         Ok(Self { input_file_id, endpoint, completion_window, window_seconds: window, metadata })
     }
 }
@@ -123,6 +128,14 @@ mod tests {
         assert_eq!((create.completion_window.as_str(), create.window_seconds), ("24h", 86_400));
         assert!(create.metadata.is_empty());
         assert_eq!(read(&with("completion_window", json!("2d"))).unwrap().window_seconds, 172_800);
+    }
+
+    #[test]
+    fn the_results_cannot_expire_at_a_time_of_their_own() {
+        let policy = json!({"anchor": "created_at", "seconds": 3600});
+        let refusal = read(&with("output_expires_after", policy)).unwrap_err();
+        assert_eq!(refusal.param.as_deref(), Some("output_expires_after"));
+        assert!(read(&with("output_expires_after", Value::Null)).is_ok());
     }
 
     #[test]

@@ -144,6 +144,43 @@ pub(crate) fn exact_quantity(value: f64, unit: &'static str, language: Language)
     if rounded == exact { rounded } else { format!("{rounded} ({exact})") }
 }
 
+/// Vertical axis of stacked bars. Positive values are stacked above zero, negative ones below.
+#[derive(Clone, Copy, Debug)]
+struct BarAxis {
+    /// Value of the upper end.
+    above: f64,
+    /// Absolute value of the lower end; 0 without negative values.
+    below: f64,
+}
+
+impl BarAxis {
+    /// Returns the height in pixels of an absolute value.
+    fn height_in(self, panel: Panel, value: f64) -> f64 {
+        panel.height_of(value, self.above + self.below)
+    }
+
+    /// Returns the vertical position of zero.
+    fn zero_in(self, panel: Panel) -> f64 {
+        panel.bottom - self.height_in(panel, self.below)
+    }
+
+    /// Returns the lines of the axis: at zero, the ends, and the middle if there are no negative values.
+    fn lines_in(self, panel: Panel, unit: &'static str, language: Language) -> Vec<ChartMark> {
+        if self.below <= 0.0 {
+            return panel.lines(self.above, unit, language);
+        }
+        let (scale, name) = scale_of(self.above.max(self.below), unit);
+        let mark = |value: f64| ChartMark {
+            x: String::new(),
+            y: position(self.zero_in(panel) - value.signum() * self.height_in(panel, value.abs())),
+            text: Text::Exact(format_rounded(value / scale), name).render(language).into_owned(),
+            is_wide_only: false,
+        };
+        let upper = Some(self.above).filter(|above| *above > 0.0);
+        [-self.below, 0.0].into_iter().chain(upper).map(mark).collect()
+    }
+}
+
 impl BarChart {
     const PANEL: Panel = Panel { top: TOP, bottom: HEIGHT - BOTTOM };
 
@@ -154,24 +191,35 @@ impl BarChart {
     }
 
     fn sum(&self, index: usize) -> f64 {
-        self.series
-            .iter()
-            .filter_map(|series| series.values.get(index))
-            .filter(|value| value.is_finite())
-            .sum()
+        self.values(index).sum()
     }
 
-    fn axis_end(&self) -> f64 {
-        axis_end(self.maximum())
+    /// Returns the values of a bar.
+    fn values(&self, index: usize) -> impl Iterator<Item = f64> {
+        let values = self.series.iter().filter_map(move |series| series.values.get(index));
+        values.copied().filter(|value| value.is_finite())
+    }
+
+    fn axis(&self) -> BarAxis {
+        let highest = |sign: f64| {
+            let heights = (0..self.labels.len())
+                .map(|index| self.values(index).map(|value| (value * sign).max(0.0)).sum::<f64>());
+            heights.fold(0.0, f64::max)
+        };
+        let (above, below) = (highest(1.0), highest(-1.0));
+        BarAxis {
+            above: if above > 0.0 || below <= 0.0 { axis_end(above) } else { 0.0 },
+            below: if below > 0.0 { axis_end(below) } else { 0.0 },
+        }
     }
 
     /// Returns true if no bar has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.maximum() <= 0.0
+        (0..self.labels.len()).all(|index| self.values(index).all(|value| value == 0.0))
     }
 
-    /// Returns the segments of all bars, without those of value zero.
+    /// Returns the segments of all bars, without those of value zero. Negative values are below the line of zero.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
         self.segments_in(Self::PANEL, language)
@@ -179,21 +227,26 @@ impl BarChart {
 
     /// Segments of all bars in a panel.
     pub(crate) fn segments_in(&self, panel: Panel, language: Language) -> Vec<ChartSegment> {
-        let (end, bars) = (self.axis_end(), self.labels.len());
+        let (axis, bars) = (self.axis(), self.labels.len());
         let width = (slot_of(bars) * 0.85).min(MAX_BAR);
         let mut segments = Vec::new();
         for (index, label) in self.labels.iter().enumerate() {
-            let mut base = panel.bottom;
+            let (mut top, mut bottom) = (axis.zero_in(panel), axis.zero_in(panel));
             for (number, series) in self.series.iter().enumerate() {
                 let value = series.values.get(index).copied().unwrap_or(0.0);
-                if !value.is_finite() || value <= 0.0 {
+                if !value.is_finite() || value == 0.0 {
                     continue;
                 }
-                let height = panel.height_of(value, end);
-                base -= height;
+                let height = axis.height_in(panel, value.abs());
+                let y = if value > 0.0 { top - height } else { bottom };
+                if value > 0.0 {
+                    top -= height;
+                } else {
+                    bottom += height;
+                }
                 segments.push(ChartSegment {
                     x: position(center_of(index, bars) - width / 2.0),
-                    y: position(base),
+                    y: position(y),
                     width: position(width),
                     height: position(height),
                     colour: number % COLOURS,
@@ -217,7 +270,7 @@ impl BarChart {
 
     /// Lines of the vertical axis of a panel.
     pub(crate) fn lines_in(&self, panel: Panel, language: Language) -> Vec<ChartMark> {
-        panel.lines(self.axis_end(), self.unit, language)
+        self.axis().lines_in(panel, self.unit, language)
     }
 
     /// Returns the labels of the horizontal axis; if there are many bars, not every bar has one.
@@ -282,7 +335,7 @@ mod tests {
     fn bars_stay_within_the_view_box() {
         let chart = chart(vec![1.0, 0.0, 99.0, f64::NAN, f64::INFINITY, -3.0, 1e300]);
         let segments = chart.segments(Language::English);
-        assert_eq!(segments.len(), 3);
+        assert_eq!(segments.len(), 4);
         for segment in segments {
             let (x, y): (f64, f64) = (segment.x.parse().unwrap(), segment.y.parse().unwrap());
             let (width, height): (f64, f64) =
@@ -302,7 +355,25 @@ mod tests {
     #[test]
     fn the_axis_ends_at_a_round_number() {
         for (value, end) in [(0.7, 1.0), (1.0, 1.0), (13.0, 20.0), (51.0, 100.0), (201.0, 500.0)] {
-            assert!((chart(vec![value]).axis_end() - end).abs() < 1e-9, "{value}");
+            assert!((chart(vec![value]).axis().above - end).abs() < 1e-9, "{value}");
         }
+    }
+
+    #[test]
+    fn negative_values_are_below_the_line_of_zero() {
+        let mut chart = chart(vec![4.0, -3.0]);
+        chart.series.push(ChartSeries { name: "b".into(), values: vec![-5.0, -1.0] });
+        let lines = chart.lines(Language::English);
+        let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["-5", "0", "5"]);
+        let zero: f64 = lines[1].y.parse().unwrap();
+        let edges: Vec<(f64, f64)> = chart
+            .segments(Language::English)
+            .iter()
+            .map(|segment| (segment.y.parse().unwrap(), segment.height.parse().unwrap()))
+            .collect();
+        assert!((edges[0].0 + edges[0].1 - zero).abs() < 0.1, "4 ends at zero: {edges:?}");
+        assert!((edges[1].0 - zero).abs() < 0.1, "-5 begins at zero: {edges:?}");
+        assert!((edges[3].0 - edges[2].0 - edges[2].1).abs() < 0.1, "-1 is below -3: {edges:?}");
     }
 }

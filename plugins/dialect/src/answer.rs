@@ -6,6 +6,7 @@ use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::generated_output::GeneratedTokenCount;
+use crate::json_cursor;
 use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
     TokenUsage, UpstreamError, UpstreamErrorKind,
 };
+use penstock_json_scan::json;
 
 /// Tool call of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +86,7 @@ impl DecodedAnswer {
     ) -> Result<Self, UpstreamError> {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
         let streamed = decode::is_event_stream(&body);
-        let read = decode::decode_buffered(target.dialect, body, target.id, &mut events);
+        let read = decode::decode_buffered(target.dialect, body.clone(), target.id, &mut events);
         // An error after the end of a streamed answer does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
@@ -120,6 +122,9 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
+        if !streamed && answer.fills_cap(target.max_tokens.or(ask.max_tokens)) && lacks_finish_reason(&body) {
+            answer.choices.iter_mut().for_each(|choice| choice.finish_reason = Some(FinishReason::Length));
+        }
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
             return Err(UpstreamError {
@@ -197,10 +202,26 @@ impl DecodedAnswer {
         echo.echoed_bytes()
     }
 
+    /// Returns true if the only choice has ended with as many tokens as it may have.
+    fn fills_cap(&self, cap: Option<u64>) -> bool {
+        let output = self.usage.map_or(0, |usage| usage.output);
+        let [choice] = self.choices.as_slice() else { return false };
+        choice.finish_reason == Some(FinishReason::Stop) && cap.is_some_and(|cap| output >= cap)
+    }
+
     /// Returns the number of complete choices, if there is at least one and all other choices have not started.
     fn complete_choice_count(&self) -> Option<u32> {
         choices::complete_choice_count(
             self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),
         )
     }
+}
+
+/// Returns true for a plain chat answer whose choice states no finish reason.
+fn lacks_finish_reason(body: &[u8]) -> bool {
+    let choices = json_cursor::member_value(json::trim(body), "choices");
+    let choice = choices.and_then(|choices| json_cursor::elements(choices).next());
+    choice.is_some_and(|choice| {
+        json_cursor::member_value(choice, "finish_reason").is_none_or(json_cursor::is_null)
+    })
 }

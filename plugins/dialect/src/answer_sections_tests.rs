@@ -64,3 +64,22 @@ fn items_of_a_response_become_blocks_in_their_order() {
     let order = [("function_call", "f"), ("message", "Then"), ("function_call", "g"), ("message", "Last")];
     assert_eq!(items(&answer["output"]), expected(&order), "{answer}");
 }
+
+#[test]
+fn an_answer_without_a_finish_reason_that_fills_its_cap_was_cut() {
+    for (reason, tokens, expected) in
+        [("null", 9, "length"), ("null", 8, "stop"), (r#""stop""#, 9, "stop"), (r#""length""#, 8, "length")]
+    {
+        let mut ask = sample_request(Dialect::Chat, false);
+        ask.max_tokens = Some(9);
+        let abilities = OfferCapabilities::default();
+        let target = sample_target(Dialect::Chat, &abilities);
+        let body = format!(
+            r#"{{"object":"chat.completion","choices":[{{"index":0,"message":{{"role":"assistant","content":"One two three four five six seven eight nine"}},"finish_reason":{reason}}}],"usage":{{"prompt_tokens":3,"completion_tokens":{tokens}}}}}"#
+        );
+        let pair = find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+        let answer = pair.translate_buffered(&ask, &target, Bytes::from(body)).unwrap();
+        let answer: Value = serde_json::from_slice(&answer.body.concat()).unwrap();
+        assert_eq!(answer["choices"][0]["finish_reason"], expected, "{reason} {tokens}");
+    }
+}

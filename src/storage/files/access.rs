@@ -32,6 +32,14 @@ impl FileManager {
         self.bucket.as_deref()
     }
 
+    /// Calls a bucket that did not answer the last call, so that its state is known although no file is used. Blocks.
+    pub fn retry_bucket(&self) {
+        let Some(bucket) = self.bucket().filter(|bucket| !bucket.is_available()) else { return };
+        if bucket.retry() {
+            tracing::event!(name: "bucket_recovered", tracing::Level::INFO, {});
+        }
+    }
+
     /// Returns the contents that all gateways of a fleet can access; `None` without a fleet.
     #[must_use]
     pub fn shared_contents(&self) -> Option<SharedContents> {

@@ -328,6 +328,11 @@ impl FileBucket {
         self.bucket.as_ref().map(Bucket::request_counts).unwrap_or_default()
     }
 
+    /// Calls a bucket that did not answer the last call; returns true if it can be used now. Blocks.
+    pub fn retry(&self) -> bool {
+        self.contents().is_ok() && self.bucket.as_ref().is_none_or(Bucket::retry)
+    }
+
     /// Returns true if the bucket can be used.
     pub fn is_available(&self) -> bool {
         matches!(*self.check.lock(), BucketCheck::Passed)

@@ -99,7 +99,7 @@ impl ResponseStore {
         };
         while left > 0 && self.usage.total_bytes() > settings.disk {
             let Some(largest) = self.usage.largest_key() else { break };
-            let newest = newest.filter(|_| largest == key);
+            let newest = newest.filter(|_| *largest == *key);
             let freed = self.evict_oldest(&largest, newest, &mut left, excess_of_all)?;
             if freed == 0 && self.usage.total_bytes() > settings.disk {
                 // No file was left to remove. The next sweep counts the bytes of the key again.

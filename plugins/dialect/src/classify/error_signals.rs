@@ -193,7 +193,7 @@ pub(super) fn in_band_status(body: &[u8]) -> u16 {
     let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
     stated.unwrap_or_else(|| match word("type") {
         _ if ["code", "type"].iter().any(|name| RATE_LIMIT_WORDS.contains(&word(name))) => 429,
-        kind if CLIENT_ERROR_TYPES.contains(&kind) => 400,
+        kind if CLIENT_ERROR_TYPES.contains(&kind) || CLIENT_ERROR_CODES.contains(&word("code")) => 400,
         _ => 500,
     })
 }
@@ -226,6 +226,22 @@ const RATE_LIMIT_WORDS: [&str; 6] = [
     "rate_limited",
     "RateLimitError",
     "too_many_requests",
+];
+
+/// Codes of failed responses that blame an image of the request or its text.
+const CLIENT_ERROR_CODES: [&str; 12] = [
+    "empty_image_file",
+    "failed_to_download_image",
+    "image_file_not_found",
+    "image_file_too_large",
+    "image_parse_error",
+    "image_too_large",
+    "image_too_small",
+    "invalid_base64_image",
+    "invalid_image",
+    "invalid_image_format",
+    "invalid_image_mode",
+    "unsupported_image_media_type",
 ];
 
 /// Types of error objects that blame the request.

@@ -20,6 +20,9 @@ fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
         r#"{"error":{"message":"tools must be a list","type":"invalid_request_error"}}"#,
         r#"{"error":{"message":"Conversation roles must alternate user/assistant"}}"#,
         r#"{"error":{"message":"Conversation roles must alternate user/assistant","code":500}}"#,
+        r#"{"code":"image_too_large","message":"The image is above the limit."}"#,
+        r#"{"code":"failed_to_download_image","message":"No answer."}"#,
+        r#"{"code":"bio_policy","message":"This request was stopped."}"#,
     ] {
         assert_eq!(kind(caller).0, UpstreamErrorKind::Caller, "{caller}");
     }

@@ -67,6 +67,8 @@ pub(super) const WINDOW_PHRASES: &[&str] = &[
 ];
 /// Phrases about refused content.
 pub(super) const CONTENT_PHRASES: &[&str] = &[
+    "bio_policy",
+    "cyber_policy",
     "content_filter",
     "content_policy",
     "content policy",

@@ -113,6 +113,14 @@ impl Bucket {
         self.0.gate.is_available()
     }
 
+    /// Calls a store that did not answer the last call; returns true if it answers. Blocks.
+    #[must_use]
+    pub fn retry(&self) -> bool {
+        // Any answer will do, also that there is no such object.
+        self.exists(&self.prefixed("reachable")).ok();
+        self.is_available()
+    }
+
     /// Returns the path of an object in the bucket.
     fn path(&self, name: &str) -> Result<Path> {
         check_name(name)?;

@@ -106,7 +106,7 @@ impl Bucket {
         }
     }
 
-    fn exists(&self, path: &Path) -> Result<bool> {
+    pub(super) fn exists(&self, path: &Path) -> Result<bool> {
         match self.head(path) {
             Ok(_) => Ok(true),
             Err(BucketError::NotFound) => Ok(false),
