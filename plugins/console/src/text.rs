@@ -83,8 +83,8 @@ impl Text {
         let found = texts::refusals::ROWS.iter().find_map(|(sentence, shown, ..)| {
             let values = if *sentence == message { Vec::new() } else { parse_values(sentence, message)? };
             let values = values.into_iter().map(|value| match value {
-                // The numbers and roles of the API are translated, names are not.
-                Self::Data(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                // The numbers and roles of the API are translated, names are not, even if they have only digits.
+                Self::Data(number) if is_number(&number) && !repeats_names(sentence) => {
                     Self::Exact(number, "")
                 }
                 Self::Data(role) if sentence.starts_with("The role ") => Self::Word(role),
@@ -231,6 +231,15 @@ fn fill(template: &str, values: &[Text], language: Language) -> String {
     }
     out.push_str(rest);
     out
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns true for the sentence of a refusal whose values are names that were entered.
+fn repeats_names(sentence: &str) -> bool {
+    ["unknown scopes: ", "models: ", "The model "].iter().any(|start| sentence.starts_with(start))
 }
 
 #[cfg(test)]
