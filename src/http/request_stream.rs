@@ -15,7 +15,7 @@ use penstock_http_wire::answer::ChunkedBodyScanner;
 use pingora_core::protocols::Stream;
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Result};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -118,7 +118,9 @@ impl RequestStream {
         let RequestFraming { head, body: length, allows_interim } = framing;
         let mut body =
             length.map_or_else(|| FramingState::Chunked(ChunkedBodyScanner::default()), FramingState::Length);
-        let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
+        let body_prefix = body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
+        connection.body_prefix.store(body_prefix, Ordering::Relaxed);
+        let own = head + body_prefix;
         // A split without further bytes would cost an allocation.
         let prefetched = if own < received.len() { received.split_off(own) } else { BytesMut::new() };
         let stream = Self {
@@ -195,6 +197,25 @@ impl RequestStream {
         }
     }
 
+    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body`]; `None` without
+    /// such a buffer. Pending after a read, because the session must not see these bytes. No later wake-up is needed:
+    /// the task finds the bytes in its buffer.
+    fn poll_body_target(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<()>>> {
+        let FramingState::Length(left) = &mut self.body else { return None };
+        let mut target = self.connection.body_target.lock();
+        let (target, stream) = (target.as_mut()?, self.stream.as_mut()?);
+        let mut rest = stream.take(*left);
+        let read = pin!(rest.read_buf(target)).poll(cx);
+        Some(match read {
+            Poll::Ready(Ok(read @ 1..)) => {
+                *left = left.saturating_sub(read as u64);
+                self.body.settle();
+                Poll::Pending
+            }
+            ended => ended.map_ok(|_| ()),
+        })
+    }
+
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(ErrorKind::NotConnected.into())) };
         while !self.out.is_empty() {
@@ -256,6 +277,9 @@ impl Drop for RequestStream {
 impl AsyncRead for RequestStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
+        if let Some(read) = this.poll_body_target(cx) {
+            return read;
+        }
         let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
         let before = buf.filled().len();
         match &this.body {

@@ -28,6 +28,8 @@ use std::time::Duration;
 
 /// Maximum size in bytes of an unread request body that is discarded so that the connection can serve another request.
 const DISCARDED: usize = 16 << 10;
+/// Share of the bytes of a direct read that use up the read budget: a poll reads about 512 KiB.
+const DIRECT_READ_SHARE: usize = 16;
 
 /// Session of an exchange, and the origin of its request.
 pub struct Downstream<'a> {
@@ -35,12 +37,14 @@ pub struct Downstream<'a> {
     origin: Option<RequestOrigin>,
     /// Response head, sent together with the first bytes of its body.
     head: Option<Box<ResponseHeader>>,
+    /// True if the session has read its part of a body, and the rest is read directly from the connection.
+    is_body_direct: bool,
 }
 
 impl<'a> Downstream<'a> {
     /// Wraps a session; requests of the admin listener have no origin.
     pub const fn new(session: &'a mut ServerSession, origin: Option<RequestOrigin>) -> Self {
-        Self { session, origin, head: None }
+        Self { session, origin, head: None, is_body_direct: false }
     }
 }
 
@@ -131,11 +135,46 @@ impl Downstream<'_> {
         }
     }
 
-    /// Appends the next piece of the request body to `body`. Returns its number of bytes, 0 at the end.
+    /// Reads the part of a body of known length that has arrived with the head, and lets [`Self::read_into`] read the
+    /// rest directly from the connection. Returns `None` where that is not possible.
+    ///
+    /// Pingora's session would copy each byte twice. Here the session gets the length of its part as that of the body,
+    /// before it has looked at the length.
+    ///
+    /// # Errors
+    /// Same as for [`Self::read_request_body`].
+    pub async fn begin_direct_body(&mut self) -> Result<Option<Bytes>> {
+        let Some(RequestOrigin::Http1(connection)) = &self.origin else { return Ok(None) };
+        let prefix = connection.body_prefix();
+        // The length was looked at when the interim response was sent.
+        if self.header_field(header::EXPECT).is_some() {
+            return Ok(None);
+        }
+        self.session.req_header_mut().insert_header(header::CONTENT_LENGTH, prefix).map_err(failed)?;
+        let first = self.read_request_body().await?.unwrap_or_default();
+        self.is_body_direct = self.session.is_body_done();
+        Ok(Some(first))
+    }
+
+    /// Appends the next piece of the request body to `body`. Returns its number of bytes, 0 at the end. After
+    /// [`Self::begin_direct_body`], it must not be called when the body is complete.
     ///
     /// # Errors
     /// Same as for [`Self::read_request_body`].
     pub async fn read_into(&mut self, body: &mut BytesMut) -> Result<usize> {
+        if let (true, Some(RequestOrigin::Http1(connection))) = (self.is_body_direct, &self.origin) {
+            read_budget::consume_step().await;
+            let before = body.len();
+            let mut read = pin!(self.session.read_body_or_idle(true));
+            let ended = poll_fn(|cx| connection.poll_body(body, || read.as_mut().poll(cx))).await;
+            let count = body.len() - before;
+            // A read costs only the copy by the kernel, so that a poll may read more than with a decoder.
+            read_budget::charge_bytes(count / DIRECT_READ_SHARE);
+            return match ended {
+                None => Ok(count),
+                Some(ended) => Err(ended.map_or_else(failed, |_| ErrorKind::BrokenPipe.into())),
+            };
+        }
         let piece = self.read_request_body().await?.unwrap_or_default();
         body.extend_from_slice(&piece);
         Ok(piece.len())

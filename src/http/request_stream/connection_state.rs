@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use pingora_core::protocols::Stream;
 use pingora_core::server::ShutdownWatch;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 /// State that the request streams of one HTTP/1.1 connection share with the connection guard.
 #[derive(Debug)]
@@ -18,6 +19,10 @@ pub struct Http1ConnectionState {
     /// guard accepts. These bytes are dropped, and the guard refuses the request in the dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
+    /// Bytes of the request body that arrived together with the head.
+    pub(super) body_prefix: AtomicUsize,
+    /// Buffer for body bytes during a poll of [`Http1ConnectionState::poll_body`].
+    pub(super) body_target: Mutex<Option<BytesMut>>,
     after: Mutex<ConnectionReuse>,
 }
 
@@ -39,6 +44,8 @@ impl Http1ConnectionState {
             corked,
             admitted,
             returned: Mutex::default(),
+            body_prefix: AtomicUsize::new(0),
+            body_target: Mutex::default(),
             after: Mutex::new(ConnectionReuse::Cut),
         })
     }
@@ -62,6 +69,25 @@ impl Http1ConnectionState {
     /// Corks or uncorks the stream: while corked, writes are buffered and flushes are skipped.
     pub fn cork(&self, corked: bool) {
         self.corked.store(corked, Ordering::Relaxed);
+    }
+
+    /// Returns the number of body bytes that arrived together with the head of the current request.
+    pub fn body_prefix(&self) -> usize {
+        self.body_prefix.load(Ordering::Relaxed)
+    }
+
+    /// Polls a read of the stream during which body bytes go directly into `body`. Ready if bytes have arrived, or if
+    /// the read has ended, because the body was truncated.
+    pub fn poll_body<T>(&self, body: &mut BytesMut, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
+        let before = body.len();
+        *self.body_target.lock() = Some(std::mem::take(body));
+        let ended = poll();
+        *body = self.body_target.lock().take().unwrap_or_default();
+        match ended {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if body.len() > before => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Sets the use of the connection after the request.

@@ -2,6 +2,8 @@
 //! each byte, truncated, and with every kind of framing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod direct_body;
+
 use super::*;
 use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream, ReturnedStream};
 use crate::telemetry::request_id::RequestId;

@@ -17,6 +17,8 @@ use tokio::time::{timeout, timeout_at};
 
 /// Maximum size in bytes of a refused body that is read to its end.
 const MAX_DRAINED_BODY: usize = 1 << 20;
+/// Minimum size in bytes of a body that is read directly into its buffer.
+const MIN_DIRECT_BODY: usize = 8 << 10;
 /// Timeout of reading a refused body.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum size in bytes of a body for which the receive window of its HTTP/2 connection is not enlarged.
@@ -202,7 +204,7 @@ pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
 }
 
 /// Reads a body of at most `cap` bytes into one buffer. A body that arrives in one piece is not copied; the rest of a
-/// longer body is read directly into the buffer.
+/// longer body of known length is read directly into the buffer.
 async fn read_to_buffer(
     caller: &mut Downstream<'_>,
     buffers: &Arc<BufferPool>,
@@ -211,6 +213,11 @@ async fn read_to_buffer(
     mut permit: Option<&mut AdmissionPermit>,
 ) -> Result<Bytes, ApiError> {
     let complete = caller.is_in_process();
+    if let Some(length) = announced.filter(|length| *length >= MIN_DIRECT_BODY)
+        && let Some(first) = with_idle_timeout(idle, caller.begin_direct_body()).await?
+    {
+        return read_rest(caller, first, buffers, (length, idle)).await;
+    }
     let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };
@@ -230,6 +237,23 @@ async fn read_to_buffer(
         }
         read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
     }
+    Ok(body.freeze())
+}
+
+/// Reads the rest of a body of known length.
+async fn read_rest(
+    caller: &mut Downstream<'_>,
+    first: Bytes,
+    buffers: &Arc<BufferPool>,
+    (length, idle): (usize, Duration),
+) -> Result<Bytes, ApiError> {
+    if first.len() == length {
+        return Ok(first);
+    }
+    let mut body = buffers.take_buffer(length);
+    body.extend_from_slice(&first);
+    drop(first);
+    while body.len() < length && with_idle_timeout(idle, caller.read_into(&mut body)).await? > 0 {}
     Ok(body.freeze())
 }
 
