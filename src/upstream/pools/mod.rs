@@ -24,8 +24,7 @@ use penstock_routing::{
 };
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
-use selection::{FlavorConfig, FlavorSelection, planned_offers};
-use std::cell::OnceCell;
+use selection::{FlavorConfig, FlavorSelection, take_last_order};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -88,17 +87,12 @@ impl ModelPool {
     #[must_use]
     pub fn plan_candidates(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> OfferPlan {
         let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);
-        let order = OnceCell::new();
         let accept = |backend: &Backend, ready: bool| {
-            if let Some(entries) = planned_offers(backend) {
-                order.get_or_init(|| entries.clone());
-            }
             ready || self.offer(backend).is_some_and(|offer| is_callable(offer, request.now))
         };
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
-        let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
         // Ejected candidates are last, so the first candidate tells whether any is accepted.
-        OfferPlan { entries, all_ejected: accepted.is_none() }
+        OfferPlan { entries: take_last_order(), all_ejected: accepted.is_none() }
     }
 
     /// Returns true if the offer is enabled, which means that its breaker is closed.

@@ -13,6 +13,7 @@ use penstock_routing::{
 };
 use pingora_load_balancing::selection::{BackendIter, BackendSelection};
 use pingora_load_balancing::{Backend, Extensions};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +152,7 @@ impl BackendSelection for FlavorSelection {
 
     fn iter(self: &Arc<Self>, key: &[u8]) -> OfferOrder {
         let entries = SelectionKey::decode(key).map(|key| self.order(&key)).unwrap_or_default();
-        OfferOrder { selection: self.clone(), entries: entries.into(), next: 0, backend: None }
+        OfferOrder { selection: self.clone(), entries, next: 0 }
     }
 }
 
@@ -195,28 +196,35 @@ impl FlavorSelection {
     }
 }
 
-/// Iterator over the backends in the order of one request. The first backend carries all entries of the order: most
-/// requests need only the first backend, and each further step of the iteration costs as much as computing a score.
+thread_local! {
+    /// Entries of the last selection on this thread.
+    static LAST_ORDER: Cell<Vec<PlannedOffer>> = const { Cell::new(Vec::new()) };
+}
+
+/// Takes the entries of the selection that the current thread made last. A selection returns a single backend, while a
+/// plan has all of them; as extension of the backend, they would be copied several times.
+pub(super) fn take_last_order() -> Vec<PlannedOffer> {
+    LAST_ORDER.take()
+}
+
+/// Iterator over the backends in the order of one request; most requests need only the first. The entries of the whole
+/// order are left for [`take_last_order`].
 pub struct OfferOrder {
     selection: Arc<FlavorSelection>,
-    entries: Arc<[PlannedOffer]>,
+    entries: Vec<PlannedOffer>,
     next: usize,
-    backend: Option<Backend>,
 }
 
 impl BackendIter for OfferOrder {
     fn next(&mut self) -> Option<&Backend> {
         let entry = self.entries.get(self.next)?;
-        let mut backend = self.selection.member(entry.offer)?.backend.clone();
-        if self.next == 0 {
-            backend.ext.insert(self.entries.clone());
-        }
         self.next += 1;
-        Some(self.backend.insert(backend))
+        Some(&self.selection.member(entry.offer)?.backend)
     }
 }
 
-/// Returns the entries of the whole order, which the first backend of a selection carries.
-pub(super) fn planned_offers(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
-    backend.ext.get()
+impl Drop for OfferOrder {
+    fn drop(&mut self) {
+        LAST_ORDER.set(std::mem::take(&mut self.entries));
+    }
 }
