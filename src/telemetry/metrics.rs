@@ -156,8 +156,8 @@ impl MetricsRegistry {
 
     /// Counts an ended exchange.
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
-        self.requests.count_ended_exchange(record, took);
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
+        self.requests.count_ended_exchange(record, took, &series.common);
         // The time that batch work waits in a queue does not depend on the model, so it is left out.
         series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
     }

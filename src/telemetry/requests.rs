@@ -1,8 +1,9 @@
 //! Metrics of the outcomes of requests and attempts.
 
-use super::AccessRecord;
+use super::access_record::{AccessRecord, ExchangeOutcome};
 use super::metrics::{NO_VALUE, register_counter, register_histogram};
-use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry, Result};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Histogram buckets for the time that the gateway itself takes, in seconds.
@@ -17,6 +18,19 @@ pub(super) struct RequestMetrics {
     attempts: IntCounterVec,
     limited: IntCounterVec,
     sessions: IntCounterVec,
+}
+
+/// Series of the most frequent exchanges with one endpoint, model and provider, looked up once. A series is created
+/// with its first value.
+#[derive(Default)]
+pub(super) struct CommonCounters {
+    /// Answers with status 200 that are no lines of batches.
+    ended: OnceLock<IntCounter>,
+    overhead: OnceLock<Histogram>,
+    /// Successful attempts.
+    attempt: OnceLock<IntCounter>,
+    /// By the number of the [`SessionOutcome`](super::SessionOutcome).
+    sessions: [OnceLock<IntCounter>; 3],
 }
 
 impl RequestMetrics {
@@ -62,22 +76,43 @@ impl RequestMetrics {
         })
     }
 
-    pub(super) fn count_ended_exchange(&self, record: &AccessRecord, took: Duration) {
+    /// Counts an ended exchange. `common` belongs to the endpoint, model and provider of the record.
+    pub(super) fn count_ended_exchange(
+        &self,
+        record: &AccessRecord,
+        took: Duration,
+        common: &CommonCounters,
+    ) {
         let mut status = itoa::Buffer::new();
         let work = if record.is_batch_line { "batch" } else { "request" };
         let model = record.model.as_deref().unwrap_or(NO_VALUE);
-        let labels = [record.endpoint, model, record.outcome.name(), status.format(record.status), work];
-        self.ended.with_label_values(&labels).inc();
+        let is_plain = record.outcome == ExchangeOutcome::Ok && record.status == 200 && !record.is_batch_line;
+        let status = status.format(record.status);
+        let ended = || {
+            let labels = [record.endpoint, model, record.outcome.name(), status, work];
+            self.ended.with_label_values(&labels)
+        };
+        if is_plain {
+            common.ended.get_or_init(ended).inc()
+        } else {
+            ended().inc()
+        }
         if record.is_batch_line {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
         }
-        let own = record.gateway_time(took).as_secs_f64();
-        self.overhead.with_label_values(&[record.endpoint]).observe(own);
+        let overhead = common.overhead.get_or_init(|| self.overhead.with_label_values(&[record.endpoint]));
+        overhead.observe(record.gateway_time(took).as_secs_f64());
         if let Some(session) = record.session {
-            self.sessions.with_label_values(&[model, session.name()]).inc();
+            let labelled = || self.sessions.with_label_values(&[model, session.name()]);
+            match common.sessions.get(session as usize) {
+                Some(series) => series.get_or_init(labelled).inc(),
+                None => labelled().inc(),
+            }
         }
         for note in &record.attempts {
-            self.attempts.with_label_values(&[&*note.provider, note.outcome]).inc();
+            let labelled = || self.attempts.with_label_values(&[&*note.provider, note.outcome]);
+            let is_answer = note.outcome == "ok" && record.provider.as_ref() == Some(&note.provider);
+            if is_answer { common.attempt.get_or_init(labelled).inc() } else { labelled().inc() }
         }
     }
 

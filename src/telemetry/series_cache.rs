@@ -3,6 +3,7 @@
 
 use super::AccessRecord;
 use super::metrics::{NO_VALUE, register, register_counter, register_histogram};
+use super::requests::CommonCounters;
 use parking_lot::RwLock;
 use penstock_core::WorkDone;
 use prometheus::core::{AtomicF64, GenericCounter};
@@ -55,6 +56,7 @@ type CachedSeries = (&'static str, Box<str>, Box<str>, Arc<MetricSeries>);
 
 /// Series of one endpoint, model and provider.
 pub struct MetricSeries {
+    pub(super) common: CommonCounters,
     duration: Histogram,
     first_token: OnceLock<Histogram>,
     per_token: OnceLock<Histogram>,
@@ -157,6 +159,7 @@ impl SeriesCache {
     ) -> Arc<MetricSeries> {
         let labels = [endpoint, model, provider];
         let series = Arc::new(MetricSeries {
+            common: CommonCounters::default(),
             duration: self.duration.with_label_values(&labels),
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
