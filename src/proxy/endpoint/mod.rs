@@ -147,11 +147,16 @@ impl DialectHeaders {
 #[must_use]
 pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
     let path = normalize_path(path);
+    let own = Dialect::of_path(path);
+    if headers != DialectHeaders::Messages
+        && let Some(own) = own
+    {
+        return own;
+    }
     let is_known = unknown::is_endpoint_path(path);
     if headers == DialectHeaders::Messages && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
-    let own = Dialect::of_path(path);
     let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::of_path);
     own.or_else(meant).unwrap_or(match headers {
         DialectHeaders::ApiKey if !is_known => Dialect::Messages,
