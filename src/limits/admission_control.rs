@@ -90,8 +90,7 @@ impl AdmissionControl {
         bytes: usize,
         wait: Duration,
     ) -> (Result<AdmissionPermit, ApiError>, Option<Duration>) {
-        let (hand, waiter) = oneshot::channel();
-        let number = {
+        let (number, waiter) = {
             let mut crowd = self.queue.lock();
             if crowd.try_admit(whose, bytes) {
                 return (
@@ -99,12 +98,13 @@ impl AdmissionControl {
                     None,
                 );
             }
+            let (hand, waiter) = oneshot::channel();
             match crowd.join(whose, bytes, hand) {
                 QueueOutcome::Full => return (Err(self.refuse(ShedReason::QueueFull)), None),
                 QueueOutcome::Waiting(number, gone) => {
                     drop(crowd);
                     drop(gone);
-                    number
+                    (number, waiter)
                 }
             }
         };
