@@ -65,9 +65,37 @@ fn content_length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
     pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
 }
 
-/// Sends a call over HTTP/1.1: the head with the content length, and the chunks of the body. Small chunks are copied
-/// into the buffer of the head; a long chunk is sent in one vectored write together with the bytes that were buffered
-/// before it.
+/// Writes the bytes `joined` and the chunks of a body. Small chunks are copied into the buffer of the bytes before them;
+/// a long chunk leaves in one vectored write, together with the small ones before and after it.
+async fn write_pieces<'c>(
+    stream: &mut Stream,
+    mut joined: Vec<u8>,
+    pieces: impl Iterator<Item = &'c Bytes>,
+) -> std::io::Result<()> {
+    let max_joined = joined.len() + INLINE_BODY;
+    let mut long: &[u8] = &[];
+    let mut after = Vec::new();
+    for piece in pieces {
+        let (buffer, most) =
+            if long.is_empty() { (&mut joined, max_joined) } else { (&mut after, INLINE_BODY) };
+        if buffer.len() + piece.len() <= most {
+            buffer.extend_from_slice(piece);
+            continue;
+        }
+        if !long.is_empty() {
+            stream.write_all_buf(&mut Buf::chain(&*joined, long).chain(&*after)).await?;
+            joined.clear();
+            after.clear();
+        }
+        long = piece;
+    }
+    if long.is_empty() {
+        return stream.write_all(&joined).await;
+    }
+    stream.write_all_buf(&mut Buf::chain(&*joined, long).chain(&*after)).await
+}
+
+/// Sends a call over HTTP/1.1: the head with the content length, and the chunks of the body.
 pub(super) async fn send_http1(
     stream: &mut Stream,
     head: &[u8],
@@ -91,16 +119,7 @@ pub(super) async fn send_http1(
     joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     joined.extend_from_slice(b"\r\n\r\n");
     let pieces = call.body.iter().take(call.upload_index.unwrap_or(usize::MAX));
-    let max_joined = joined.len() + INLINE_BODY;
-    for piece in pieces {
-        if joined.len() + piece.len() <= max_joined {
-            joined.extend_from_slice(piece);
-            continue;
-        }
-        stream.write_all_buf(&mut Buf::chain(&*joined, &**piece)).await?;
-        joined.clear();
-    }
-    stream.write_all(&joined).await?;
+    write_pieces(stream, joined, pieces).await?;
     if let (Some(before), Some(upload)) = (call.upload_index, upload) {
         let mut at = 0;
         loop {
@@ -166,6 +185,35 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use pingora_core::connectors::http::v2::{H2HandshakeSettings, handshake};
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn chunks_of_all_sizes_are_sent_in_order() {
+        let (small, long) = (1000, INLINE_BODY + 1);
+        for sizes in [
+            &[][..],
+            &[small],
+            &[long],
+            &[small, long, small],
+            &[long, long],
+            &[small, small, long, small, small, long, small],
+            &[INLINE_BODY, 1, INLINE_BODY, 1],
+            &[long, INLINE_BODY, 1, small],
+        ] {
+            let piece = |(at, size): (usize, &usize)| Bytes::from(vec![b'a' + at as u8; *size]);
+            let pieces: Vec<Bytes> = sizes.iter().enumerate().map(piece).collect();
+            let (gateway_end, mut provider_end) = tokio::io::duplex(7_000);
+            let mut stream: Stream = Box::new(gateway_end);
+            let sent = async {
+                write_pieces(&mut stream, b"head".to_vec(), pieces.iter()).await.unwrap();
+                drop(stream);
+            };
+            let mut received = Vec::new();
+            let (read, ()) = tokio::join!(provider_end.read_to_end(&mut received), sent);
+            read.unwrap();
+            assert!(received == [b"head", &*pieces.concat()].concat(), "{sizes:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_stream_lost_before_its_head_is_distinguished() {
