@@ -8,11 +8,11 @@ use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::auth::limited_owner::LimitSubject;
 use crate::auth::usage_limiter::{UnwrittenSpending, UsageLimiter};
 use crate::fleet::FleetMember;
-use crate::storage::stores::{Pepper, Stores};
+use crate::storage::stores::Stores;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock::ProcessClock;
 use parking_lot::{Mutex, RwLock};
-use penstock_auth::ApiKey;
+use penstock_auth::{ApiKey, KeyDigester};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::AuditedChange;
@@ -45,7 +45,7 @@ pub struct KeyCache {
     /// Time of the steady clock in milliseconds until which the cached keys may be trusted. After it, another gateway
     /// may have revoked a key without notice.
     valid_until: AtomicU64,
-    pepper: Pepper,
+    digester: KeyDigester,
     clock: ProcessClock,
 }
 
@@ -75,7 +75,7 @@ impl KeyCache {
             budgeted_principals: Mutex::default(),
             active_principals: Mutex::default(),
             valid_until: AtomicU64::new(u64::MAX),
-            pepper: vault.pepper,
+            digester: KeyDigester::new(&vault.pepper.0),
             clock,
         };
         let mut after: Option<String> = None;
@@ -152,7 +152,7 @@ impl KeyCache {
             let Ok(key) = ApiKey::parse(text) else { continue };
             // An unknown id takes as long as an invalid secret, so that timing reveals nothing.
             let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
-            let digest = penstock_auth::key_digest(&self.pepper.0, &key);
+            let digest = self.digester.digest(&key);
             // The digest of an unknown id never matches.
             if principal.verify_secret(&digest, now) && principal.is_valid_at(now) {
                 principal.key_state.last_used.store(now, Ordering::Relaxed);

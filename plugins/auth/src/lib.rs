@@ -9,6 +9,6 @@ mod key;
 mod scope;
 
 pub use credentials::presented_keys;
-pub use digest::{digests_equal, key_digest, pepper_fingerprint};
+pub use digest::{KeyDigester, digests_equal, key_digest, pepper_fingerprint};
 pub use key::{ApiKey, KEY_PATTERN, MalformedKey};
 pub use scope::{KeyScope, KeyScopes, UnknownScopes};
