@@ -1,6 +1,6 @@
 //! `POST /v1/chat/completions`: a chat request, which the failover driver sends to a provider.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -46,7 +46,7 @@ impl Endpoint for ChatCompletions {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             failover::run(x, RequestBody::Json(body, parse_chat)).await
         })

@@ -1,6 +1,6 @@
 //! `POST /v1/completions`: text that continues a prompt without roles.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -40,7 +40,7 @@ impl Endpoint for TextCompletions {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_completion(body, &live.admission)

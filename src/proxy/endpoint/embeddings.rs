@@ -1,6 +1,6 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -39,7 +39,7 @@ impl Endpoint for Embeddings {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_embeddings(body, &live.admission)

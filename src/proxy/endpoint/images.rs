@@ -1,7 +1,7 @@
 //! `POST /v1/images/generations`: an image request, which the failover driver sends to a provider. `GET
 //! /v1/images/content/…`: a generated image, for every client that knows its URL.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::config::settings::ImageFormat;
 use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -49,7 +49,7 @@ impl Endpoint for GenerateImages {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             failover::run(x, RequestBody::Json(body, parse)).await
         })

@@ -1,6 +1,6 @@
 //! `POST /v1/messages`: a request in the messages dialect, which the failover driver sends to a provider.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -45,7 +45,7 @@ impl Endpoint for CreateMessage {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_messages_request(

@@ -1,6 +1,6 @@
 //! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -88,7 +88,7 @@ impl Endpoint for MeteredEndpoint {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             failover::run(x, RequestBody::Json(body, self.parse)).await
         })

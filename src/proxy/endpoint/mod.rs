@@ -38,6 +38,13 @@ use std::pin::Pin;
 /// minutes.
 pub type EndpointFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutcome, ApiError>> + Send + 'a>>;
 
+/// Boxes the future of a handler. It is made in its box: the future of an inference request has kilobytes, which
+/// [`Box::pin`] copies from the stack.
+fn boxed_handler<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    let place = Box::new_uninit();
+    Box::into_pin(Box::write(place, make()))
+}
+
 /// Endpoint: one method on one path.
 pub trait Endpoint: Sync {
     /// Name in metrics and logs.

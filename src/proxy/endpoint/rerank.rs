@@ -1,7 +1,7 @@
 //! `POST /v1/rerank`: documents sorted by their relevance to a query. `/v2/rerank` is the same endpoint, for clients of
 //! Cohere's API v2.
 
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
@@ -46,7 +46,7 @@ impl Endpoint for RerankDocuments {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_rerank(body, &live.admission)

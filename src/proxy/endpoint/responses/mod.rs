@@ -14,7 +14,7 @@ pub use input_items::ListInputItems;
 pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
 use super::count_tokens::{count_prompt, write_count};
-use super::{Endpoint, EndpointFuture};
+use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
@@ -64,7 +64,7 @@ impl Endpoint for CreateResponse {
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
-        Box::pin(async move {
+        boxed_handler(move || async move {
             let body = x.json_body().await?;
             if x.principal.stores_responses {
                 // A request without a socket is a line of a batch, or a background response that runs.
