@@ -102,6 +102,13 @@ impl Downstream<'_> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
+    /// Returns the first header field with this name, which is in lower case and no constant of the `http` crate. A
+    /// request has few fields, so that comparing their names costs less than the hash of another name.
+    #[must_use]
+    pub fn custom_field(&self, name: &str) -> Option<&[u8]> {
+        self.header_fields().find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
     /// Iterates over the header fields; names are in lower case.
     pub fn header_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.session.req_header().headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))

@@ -130,7 +130,7 @@ impl Exchange<'_> {
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let headers = DialectHeaders::of_request(|name| caller.header_field(name).is_some());
+        let headers = DialectHeaders::of_request(|name| caller.custom_field(name).is_some());
         let dialect = endpoint::error_dialect(caller.path(), headers);
         let state = &mut *self.state;
         state.origin = CrossOrigin::from_request(
@@ -141,7 +141,7 @@ impl Exchange<'_> {
         state.keep_alive = caller.may_keep_alive() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
-        state.record.trace = TraceContext::from_headers(|name| caller.header_field(name));
+        state.record.trace = TraceContext::from_headers(|name| caller.custom_field(name));
         if let Some(line) = caller.batch_line() {
             state.work = line.work_class();
             state.record.is_batch_line = true;
@@ -209,7 +209,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the API key is missing or invalid.
     pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
-            (self.caller.header_field(header::AUTHORIZATION), self.caller.header_field("x-api-key"));
+            (self.caller.header_field(header::AUTHORIZATION), self.caller.custom_field("x-api-key"));
         self.app.key_cache.authenticate(authorization, api_key)
     }
 
