@@ -31,6 +31,8 @@ const DISCARD: usize = 64 << 20;
 const PROBE: usize = 512;
 /// Size of the write buffer: smaller writes are joined with those before and after them.
 const JOIN: usize = 16 << 10;
+/// Initial size of the write buffer: most heads with a short body fit.
+const USUAL_RESPONSE: usize = 4 << 10;
 /// Maximum slices of one vectored write.
 const SLICES: usize = 8;
 
@@ -317,6 +319,9 @@ impl AsyncWrite for RequestStream {
             return Poll::Ready(Ok(length));
         }
         if this.out.len() + length <= JOIN {
+            if this.out.capacity() == 0 {
+                this.out.reserve(USUAL_RESPONSE);
+            }
             slices.iter().for_each(|slice| this.out.extend_from_slice(slice));
             return Poll::Ready(Ok(length));
         }
