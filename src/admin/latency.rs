@@ -128,7 +128,7 @@ fn request(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
         json!({ "provider": provider, "outcome": outcome, "seconds": duration.as_secs_f64() })
     });
     Ok(json!({
-        "id": id,
+        "id": id.as_str(),
         "at": at,
         "model": model,
         "flavor": flavor,

@@ -1,6 +1,7 @@
 //! Routes of the last requests: which providers were asked, and how each attempt ended. Neither text of clients nor the
 //! name of a key is kept.
 
+use super::request_id::RequestId;
 use super::{AccessRecord, SessionOutcome};
 use parking_lot::Mutex;
 use penstock_core::WorkDone;
@@ -14,7 +15,7 @@ pub const MAX_REQUESTS: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct RecentRequest {
     /// Request id.
-    pub id: Box<str>,
+    pub id: RequestId,
     /// Time of the end, Unix seconds.
     pub at: u64,
     /// Model of the catalogue.
@@ -47,7 +48,7 @@ impl RecentRequests {
         }
         let attempts = record.attempts.iter();
         let request = RecentRequest {
-            id: record.id.as_str().into(),
+            id: record.id,
             at: unix_seconds,
             model: record.model.clone(),
             flavor: record.flavor,
@@ -68,6 +69,6 @@ impl RecentRequests {
     /// Returns the request with this id, if it is kept.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<RecentRequest> {
-        self.0.lock().iter().rev().find(|request| *request.id == *id).cloned()
+        self.0.lock().iter().rev().find(|request| request.id.as_str() == id).cloned()
     }
 }

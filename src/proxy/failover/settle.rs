@@ -210,7 +210,10 @@ pub fn settle_usage(
     drop(charging);
     let record = &mut run.exchange.record;
     record.provider = Some(offer.offer.provider.id.clone());
-    record.model = Some(offer.offer.model.card.id.as_str().into());
+    let model = offer.offer.model.card.id.as_str();
+    if record.model.as_deref() != Some(model) {
+        record.model = Some(model.into());
+    }
     record.done = Some(done);
     record.footprint = Some(settled.footprint);
     record.charge = Some(settled.charge);
