@@ -1,7 +1,7 @@
 //! Background tasks: name resolution, health checks, writes of key use, spends and latency records, and the comparison
 //! of the clock with the system's.
 
-use super::backups;
+use super::{backups, usage_days};
 use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushScope};
@@ -40,6 +40,8 @@ const BUCKET_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the measurement of stored sizes.
 const DISK_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval of the check whether days have ended whose usage rollups are not built.
+const USAGE_DAYS_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of the health check of the store.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -171,6 +173,13 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
         ),
         spawn_periodic(DISK_INTERVAL, stop, app, |app| async move {
             tokio::task::spawn_blocking(move || app.measure_disk()).await.ok();
+        }),
+        spawn_periodic(USAGE_DAYS_INTERVAL, stop, app, {
+            let is_logged = Arc::new(AtomicBool::new(false));
+            move |app| {
+                let is_logged = is_logged.clone();
+                async move { usage_days::build_ended_days(&app, &is_logged).await }
+            }
         }),
     ]
 }

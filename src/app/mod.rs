@@ -9,3 +9,4 @@ pub mod gateway;
 mod predecessor;
 pub mod sd_notify;
 pub mod startup;
+mod usage_days;

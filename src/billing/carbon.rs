@@ -1,7 +1,7 @@
 //! Footprint of a period, summed up from the usage rollups by country, provider, month and account. All calls block.
 
 use super::invoice::{InvoiceError, InvoiceSums, InvoiceTerms, TermsCache, country_of, with_carbon};
-use super::rollups::query::{account_names, for_each_rollup};
+use super::rollups::query::{DayReader, account_names};
 use penstock_core::calendar::UtcMonth;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::ledger::LedgerStore;
@@ -46,7 +46,7 @@ pub enum ReportedAccounts {
     Each,
 }
 
-/// Reads the figures of a period. Each rollup is read once. `is_wanted` returns false once nobody waits for the report
+/// Reads the figures of a period. Each rollup of a day is read once. `is_wanted` returns false once nobody waits for the report
 /// any more.
 ///
 /// # Errors
@@ -64,9 +64,10 @@ pub fn read_carbon(
         ReportedAccounts::Each => account_names(store)?,
     };
     let (mut figures, mut terms) = (CarbonFigures::default(), TermsCache::default());
+    let reader = DayReader::open(store)?;
     for name in names {
         let mut of_account = InvoiceSums::default();
-        for_each_rollup(store, &name, range.hours(), |cell, usage| {
+        reader.for_each(&name, range.usage_days(), |cell, usage| {
             if !is_wanted() {
                 return Err(InvoiceError::Refused(ApiError::new(ErrorCode::RequestTimeout)));
             }

@@ -4,12 +4,12 @@
 use super::invoice_corrections::{CorrectionLine, corrections_in_hour};
 use crate::billing::report::ReportError;
 use crate::billing::rerate::load_terms;
-use crate::billing::rollups::query::for_each_rollup;
+use crate::billing::rollups::query::{DayReader, for_each_rollup};
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
 use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupDimensions, UsageOutcome, UsageRange, UsageSums};
+use penstock_usage::{RollupDimensions, UsageDay, UsageHour, UsageOutcome, UsageRange, UsageSums};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,9 +173,9 @@ pub fn read_figures(
     range: UsageRange,
 ) -> Result<InvoiceFigures, InvoiceError> {
     let (mut figures, mut terms) = (InvoiceFigures::default(), TermsCache::default());
-    // The rollups tell in which hours there are corrections; their entries are in the ledger.
+    // The rollups have the days and hours with corrections; the entries of these are in the ledger.
     let mut corrected = BTreeSet::new();
-    for_each_rollup(store, account, range.hours(), |cell, sums| {
+    DayReader::open(store)?.for_each(account, range.usage_days(), |cell, sums| {
         if figures.group_count() > MAX_GROUPS {
             let expected = "from: the period has too many different keys and models; expected fewer days";
             return Err(InvoiceError::Refused(ApiError::invalid("from", expected)));
@@ -184,13 +184,30 @@ pub fn read_figures(
             return Ok(());
         }
         figures.add(cell, sums, terms.facts(store, &cell.terms)?);
-        corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
+        let day = UsageDay::of_hour(cell.hour);
+        corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok(())
     })?;
-    for hour in corrected {
-        figures.corrections.extend(corrections_in_hour(store, account, hour, &mut terms)?);
+    for day in corrected {
+        for hour in corrected_hours(store, account, day)? {
+            figures.corrections.extend(corrections_in_hour(store, account, hour, &mut terms)?);
+        }
     }
     Ok(figures)
+}
+
+/// Returns the hours of a day with corrections of an account's charges.
+fn corrected_hours(
+    store: &LedgerStore,
+    account: &str,
+    day: UsageDay,
+) -> Result<BTreeSet<UsageHour>, ReportError> {
+    let mut hours = BTreeSet::new();
+    for_each_rollup(store, account, (day.first_hour(), day.next().first_hour()), |cell, _| {
+        hours.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
+        Ok::<_, ReportError>(())
+    })?;
+    Ok(hours)
 }
 
 impl InvoiceFigures {

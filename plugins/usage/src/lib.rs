@@ -11,9 +11,14 @@
 //! | correct of a charge | `corrected` | the difference of the amounts, with the model of the charge |
 //! | grant, correct of a grant | `granted` | the granted amount |
 //!
+//! Rollups of ended days are added up from those of their hours ([`DayCells`]), so that a query of a long period reads few
+//! rows; [`DayMark`] says up to which day they are complete.
+//!
 //! Amounts are integers and exact decimals; there are no floats.
 
 mod cell;
+mod day;
+mod day_mark;
 mod fold;
 mod group;
 mod range;
@@ -22,6 +27,8 @@ mod statement;
 mod sums;
 
 pub use cell::{RollupDimensions, UsageHour, UsageOutcome};
+pub use day::{DayCells, UsageDay, day_key, day_of_row, decode_day};
+pub use day_mark::{ChainPosition, DayMark, RunningBuild, mark_key};
 pub use fold::{SoldWork, location_of, rollup_of};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};

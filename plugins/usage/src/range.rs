@@ -1,6 +1,7 @@
 //! Range of a usage query: whole days in UTC.
 
 use crate::cell::UsageHour;
+use crate::day::UsageDay;
 use penstock_core::calendar::UtcDay;
 
 /// Maximum number of days of a query.
@@ -75,6 +76,12 @@ impl UsageRange {
     #[must_use]
     pub fn days(self) -> u64 {
         (self.to.start().saturating_sub(self.from.start())) / DAY_SECONDS + 1
+    }
+
+    /// Returns the first day, and the day after the last one.
+    #[must_use]
+    pub fn usage_days(self) -> (UsageDay, UsageDay) {
+        (self.from.into(), UsageDay::from(self.to).next())
     }
 
     /// Returns the first hour, and the hour after the last one.

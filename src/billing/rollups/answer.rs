@@ -2,11 +2,13 @@
 
 use crate::billing::format::json_number;
 use crate::billing::report::ReportError;
-use crate::billing::rollups::query::for_each_rollup;
+use crate::billing::rollups::query::{DayReader, for_each_rollup};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::StatementSums;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{GroupError, RangeError, UsageGrouping, UsageRange, UsageReport, UsageSums};
+use penstock_usage::{
+    GroupError, RangeError, RollupDimensions, UsageGrouping, UsageRange, UsageReport, UsageSums,
+};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +64,7 @@ impl From<ReportError> for QueryError {
 pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Result<UsageReport, ApiError> {
     let mut report = UsageReport::new(query.groupings.clone(), MAX_GROUPS);
     let mut count = 0;
-    let read = for_each_rollup(store, account, query.range.hours(), |cell, sums| {
+    let add = |cell: &RollupDimensions, sums: &UsageSums| {
         count += 1;
         if count > MAX_ROLLUPS {
             let expected = "from: the period has too many different keys and models; expected fewer days";
@@ -72,7 +74,13 @@ pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Res
             report.add(cell, sums).map_err(|error| QueryError::Refused(invalid_grouping(error)))?;
         }
         Ok(())
-    });
+    };
+    let read = if query.groupings.contains(&UsageGrouping::Hour) {
+        for_each_rollup(store, account, query.range.hours(), add)
+    } else {
+        let read_days = |reader: DayReader<'_>| reader.for_each(account, query.range.usage_days(), add);
+        DayReader::open(store).map_err(QueryError::Store).and_then(read_days)
+    };
     match read {
         Ok(()) => Ok(report),
         Err(QueryError::Refused(refusal)) => Err(refusal),

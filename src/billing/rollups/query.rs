@@ -1,37 +1,66 @@
 //! Reads rollups of a period. All calls block.
 
+use super::days::complete_until;
 use crate::billing::report::{MonthlyStatement, ReportError};
 use crate::billing::rerate::load_terms;
 use penstock_ledger::{Statement, UtcMonth};
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
-    RollupDimensions, UsageHour, UsageSums, account_prefix, add_to_statement, decode, hour_key, split_row_key,
+    DayCells, RollupDimensions, RowError, UsageDay, UsageHour, UsageSums, account_prefix, add_to_statement,
+    day_key, day_of_row, decode, decode_day, hour_key, split_row_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls `take` for each rollup of an account from the first hour up to the second, which is excluded. The empty
-/// account is the whole gateway.
+/// Calls `take` for each rollup of an hour of an account from the first hour up to the second, which is excluded. The
+/// empty account is the whole gateway.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.
 pub fn for_each_rollup<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
-    (first, end): (UsageHour, UsageHour),
+    hours: (UsageHour, UsageHour),
     mut take: impl FnMut(&RollupDimensions, &UsageSums) -> Result<(), E>,
 ) -> Result<(), E> {
+    for_each_hour_row(store, account, hours, |_, cell, sums| take(cell, sums))
+}
+
+/// Calls `take` like [`for_each_rollup`], also with the key of the row.
+fn for_each_hour_row<E: From<ReportError>>(
+    store: &LedgerStore,
+    account: &str,
+    (first, end): (UsageHour, UsageHour),
+    mut take: impl FnMut(&[u8], &RollupDimensions, &UsageSums) -> Result<(), E>,
+) -> Result<(), E> {
+    if first >= end {
+        return Ok(());
+    }
+    for_each_row(store, account, hour_key(account, first), |key, value| {
+        let (_, hour) = split_row_key(key).map_err(unreadable)?;
+        if hour >= end {
+            return Ok(false);
+        }
+        let (cell, sums) = decode(key, value).map_err(unreadable)?;
+        take(key, &cell, &sums).map(|()| true)
+    })
+}
+
+/// Calls `take` for each row of an account after a key, until it returns false.
+fn for_each_row<E: From<ReportError>>(
+    store: &LedgerStore,
+    account: &str,
+    mut after: Vec<u8>,
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<bool, E>,
+) -> Result<(), E> {
     let prefix = account_prefix(account);
-    let mut after = hour_key(account, first);
     loop {
         let page = store.rollup_page(&prefix, Some(&after), penstock_storage::MAX_PAGE_ROWS);
         let page = page.map_err(ReportError::from)?;
         for row in &page.rows {
-            let (cell, sums) = decode(&row.key, &row.value).map_err(|error| unreadable(&error))?;
-            if cell.hour >= end {
+            if !take(&row.key, &row.value)? {
                 return Ok(());
             }
-            take(&cell, &sums)?;
         }
         match page.rows.into_iter().next_back() {
             Some(last) if page.more => after = last.key,
@@ -40,7 +69,72 @@ pub fn for_each_rollup<E: From<ReportError>>(
     }
 }
 
-fn unreadable(error: &penstock_usage::RowError) -> ReportError {
+/// Rollups of whole days: those in the store for ended days, and those added up from hours for the others. The figures
+/// are the same.
+pub struct DayReader<'s> {
+    store: &'s LedgerStore,
+    /// First day that is added up from its hours.
+    complete_until: UsageDay,
+}
+
+impl<'s> DayReader<'s> {
+    /// Creates a reader for the days that are complete now.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn open(store: &'s LedgerStore) -> Result<Self, ReportError> {
+        Ok(Self { store, complete_until: complete_until(store)? })
+    }
+
+    /// Calls `take` for each rollup of a day of an account, from the first day up to the second, which is excluded. The
+    /// empty account is the whole gateway. The hour of the dimensions is the first one of the day.
+    ///
+    /// # Errors
+    /// Returns the error of `take`, or an error if the store cannot be read.
+    pub fn for_each<E: From<ReportError>>(
+        &self,
+        account: &str,
+        (first, end): (UsageDay, UsageDay),
+        mut take: impl FnMut(&RollupDimensions, &UsageSums) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let split = self.complete_until.clamp(first, end.max(first));
+        if first < split {
+            for_each_row(self.store, account, day_key(account, first), |key, value| {
+                if day_of_row(key).map_err(unreadable)?.is_none_or(|day| day >= split) {
+                    return Ok(false);
+                }
+                let (cell, sums) = decode_day(key, value).map_err(unreadable)?;
+                take(&cell, &sums).map(|()| true)
+            })?;
+        }
+        for_each_summed_day(self.store, account, (split, end), |day| {
+            day.cells().try_for_each(|(cell, sums)| take(cell, sums))
+        })
+    }
+}
+
+/// Adds up the rollups of the hours of each day, and calls `take` for each day that has some.
+///
+/// # Errors
+/// Returns the error of `take`, or an error if the store cannot be read.
+pub(super) fn for_each_summed_day<E: From<ReportError>>(
+    store: &LedgerStore,
+    account: &str,
+    (first, end): (UsageDay, UsageDay),
+    mut take: impl FnMut(&DayCells) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut day = DayCells::default();
+    for_each_hour_row(store, account, (first.first_hour(), end.first_hour()), |key, cell, sums| {
+        match day.add(key, cell, sums).map_err(unreadable)? {
+            Some(earlier) => take(&earlier),
+            None => Ok(()),
+        }
+    })?;
+    take(&day)
+}
+
+/// Returns the error of a row that cannot be read.
+pub(super) fn unreadable(error: RowError) -> ReportError {
     ReportError(format!(
         "The usage rollups cannot be read: {error}; `penstock usage rebuild` writes them again."
     ))
@@ -57,7 +151,7 @@ pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> 
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;
         let Some(row) = page.rows.first() else { return Ok(names) };
-        let (account, _) = split_row_key(&row.key).map_err(|error| unreadable(&error))?;
+        let (account, _) = split_row_key(&row.key).map_err(unreadable)?;
         after = [account.as_bytes(), b"\x01"].concat();
         names.push(account.into());
     }
@@ -72,17 +166,14 @@ pub fn monthly_statement(
     month: UtcMonth,
     account: Option<&str>,
 ) -> Result<MonthlyStatement, ReportError> {
-    let hours = (
-        UsageHour::from_unix(month.first_day().start()),
-        UsageHour::from_unix(month.next().first_day().start()),
-    );
+    let days = (month.first_day().into(), month.next().first_day().into());
     let names = match account {
         Some(name) => vec![Arc::from(name)],
         None => account_names(store)?,
     };
-    let mut statement = Statement::default();
+    let (reader, mut statement) = (DayReader::open(store)?, Statement::default());
     for name in names {
-        for_each_rollup(store, &name, hours, |cell, sums| {
+        reader.for_each(&name, days, |cell, sums| {
             add_to_statement(&mut statement, cell, sums);
             Ok::<_, ReportError>(())
         })?;

@@ -1,5 +1,7 @@
 //! Rebuild of the rollups from the ledger, and their comparison with it. All calls block.
 
+use super::day_check::compare_days;
+use super::days::build_days;
 use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
@@ -7,8 +9,8 @@ use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    RollupDimensions, SoldWork, UsageHour, UsageSums, decode, encode, location_of, rollup_of, row_key,
-    split_row_key,
+    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, decode, encode, location_of, mark_key,
+    rollup_of, row_key, split_row_key,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -143,6 +145,8 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         Ok(store.write_rollups(&rows)?)
     })?;
     store.complete_rollups(&tips)?;
+    let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or_default();
+    build_days(store, newest, "rebuild".to_owned())?;
     Ok(done)
 }
 
@@ -173,6 +177,7 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         check.rollups += late_check.rollups;
         late_check.differences.into_iter().for_each(|text| check.add_difference(text));
     }
+    compare_days(store)?.into_iter().for_each(|text| check.add_difference(text));
     if found != expected {
         check.add_difference(format!("the store has {found} rollups, the ledger adds up to {expected}"));
     }
@@ -212,13 +217,16 @@ fn is_equal(stored: &UsageSums, expected: &UsageSums) -> bool {
         && UsageSums { batch_requests: expected.batch_requests, ..stored.clone() } == *expected
 }
 
-/// Returns the number of rows before an hour, and the number of rows from that hour on.
+/// Returns the number of rows of hours before an hour, and the number of rows from that hour on.
 fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), ReportError> {
     let (mut before, mut within) = (0, 0);
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = store.rollup_page(b"", after.as_deref(), penstock_storage::MAX_PAGE_ROWS)?;
         for row in &page.rows {
+            if is_row_of_days(&row.key) {
+                continue;
+            }
             match split_row_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
                 Ok(std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => within += 1,
                 Ok(std::cmp::Ordering::Less) | Err(_) => before += 1,
@@ -229,4 +237,9 @@ fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), Report
             _ => return Ok((before, within)),
         }
     }
+}
+
+/// Returns true if a row is that of a day, or the mark of complete days.
+fn is_row_of_days(key: &[u8]) -> bool {
+    matches!(day_of_row(key), Ok(Some(_))) || key == mark_key()
 }

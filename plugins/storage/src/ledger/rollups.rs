@@ -62,6 +62,29 @@ impl LedgerStore {
         Ok(())
     }
 
+    /// Writes rows if the row `guard` has this value, `None` for no row. A large number of rows is written in several
+    /// transactions, each with the guard.
+    ///
+    /// # Errors
+    /// Returns `Guard` if the row has another value, and the errors of [`crate::Store::apply`].
+    pub fn write_guarded_rollups(
+        &self,
+        (guard, value): (&[u8], Option<&[u8]>),
+        rows: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        for some in rows.chunks(MAX_OPERATIONS / 4) {
+            let mut batch = match value {
+                Some(value) => Transaction::new().require_value(StoreTable::Usage, guard, value),
+                None => Transaction::new().require_absent(StoreTable::Usage, guard),
+            };
+            for (key, value) in some {
+                batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());
+            }
+            self.store.apply(batch)?;
+        }
+        Ok(())
+    }
+
     /// Marks the rollups as complete up to the tips that [`LedgerStore::clear_rollups`] returned.
     ///
     /// # Errors

@@ -1,0 +1,133 @@
+//! Rollups of whole days, added up from the rollups of their hours.
+//!
+//! The row of a day has the form of an hour's row. Its hour number is `2^31` plus the days since 1970-01-01: an earlier
+//! version takes it for an hour of the far future, which no query reaches.
+
+use crate::cell::{RollupDimensions, UsageHour};
+use crate::row::{RowError, decode, hour_key, split_row_key};
+use crate::sums::UsageSums;
+use penstock_core::calendar::UtcDay;
+use std::collections::BTreeMap;
+
+/// Number of hours in a day.
+const DAY_HOURS: u32 = 24;
+/// Seconds per day.
+const DAY_SECONDS: u64 = 86_400;
+/// Hour number of the row of 1970-01-01. Hours have lower numbers until the year 246,953.
+const FIRST_ROW_NUMBER: u32 = 1 << 31;
+/// Bytes of a row key that depend on neither account nor time: the hash of the other dimensions.
+const HASH_BYTES: usize = 16;
+
+/// Day in UTC, as days since 1970-01-01.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UsageDay(pub u32);
+
+impl UsageDay {
+    /// Returns the day that contains a time in Unix seconds.
+    #[must_use]
+    pub fn from_unix(unix: u64) -> Self {
+        Self(u32::try_from(unix / DAY_SECONDS).unwrap_or(u32::MAX / DAY_HOURS))
+    }
+
+    /// Returns the day that contains an hour.
+    #[must_use]
+    pub const fn of_hour(hour: UsageHour) -> Self {
+        Self(hour.0 / DAY_HOURS)
+    }
+
+    /// Returns the first hour of the day.
+    #[must_use]
+    pub const fn first_hour(self) -> UsageHour {
+        UsageHour(self.0.saturating_mul(DAY_HOURS))
+    }
+
+    /// Returns the following day.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns the hour number of the rows of the day.
+    const fn row_number(self) -> UsageHour {
+        UsageHour(FIRST_ROW_NUMBER.saturating_add(self.0))
+    }
+}
+
+impl From<UtcDay> for UsageDay {
+    fn from(day: UtcDay) -> Self {
+        Self::from_unix(day.start())
+    }
+}
+
+/// Returns the key that sorts directly before the rows of a day.
+#[must_use]
+pub fn day_key(account: &str, day: UsageDay) -> Vec<u8> {
+    hour_key(account, day.row_number())
+}
+
+/// Returns the day of the row of a day; `None` for another row.
+///
+/// # Errors
+/// Returns an error if the key has another form.
+pub fn day_of_row(key: &[u8]) -> Result<Option<UsageDay>, RowError> {
+    let (_, number) = split_row_key(key)?;
+    Ok(number.0.checked_sub(FIRST_ROW_NUMBER).map(UsageDay).filter(|_| number != UsageHour(u32::MAX)))
+}
+
+/// Decodes the row of a day. The hour of its dimensions is the first one of the day.
+///
+/// # Errors
+/// Returns an error if key or value have another form.
+pub fn decode_day(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
+    let day = day_of_row(key)?.ok_or(RowError::Format)?;
+    let (cell, sums) = decode(key, value)?;
+    Ok((RollupDimensions { hour: day.first_hour(), ..cell }, sums))
+}
+
+/// Rollups of one account and day, added up from those of its hours.
+#[derive(Clone, Debug, Default)]
+pub struct DayCells {
+    day: UsageDay,
+    cells: BTreeMap<[u8; HASH_BYTES], (RollupDimensions, UsageSums)>,
+}
+
+impl DayCells {
+    /// Adds the rollup of an hour with its row key. Returns the rollups of the day before, if this is the first one of
+    /// another day.
+    ///
+    /// # Errors
+    /// Returns an error if the key has another form.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        cell: &RollupDimensions,
+        sums: &UsageSums,
+    ) -> Result<Option<Self>, RowError> {
+        let hash = *key.last_chunk::<HASH_BYTES>().ok_or(RowError::Format)?;
+        let day = UsageDay::of_hour(cell.hour);
+        let earlier =
+            (day != self.day).then(|| std::mem::replace(self, Self { day, cells: BTreeMap::new() }));
+        match self.cells.get_mut(&hash) {
+            Some((_, day_sums)) => day_sums.add(sums),
+            None => {
+                let cell = RollupDimensions { hour: day.first_hour(), ..cell.clone() };
+                self.cells.insert(hash, (cell, sums.clone()));
+            }
+        }
+        Ok(earlier)
+    }
+
+    /// Returns the rollups of the day.
+    pub fn cells(&self) -> impl Iterator<Item = &(RollupDimensions, UsageSums)> {
+        self.cells.values()
+    }
+
+    /// Returns the keys of the rows of the day with their rollups.
+    pub fn rows(&self) -> impl Iterator<Item = (Vec<u8>, &RollupDimensions, &UsageSums)> {
+        self.cells.iter().map(|(hash, (cell, sums))| {
+            let mut key = day_key(&cell.account, self.day);
+            key.extend_from_slice(hash);
+            (key, cell, sums)
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Mark up to which the rollups of days are complete.
+//!
+//! Rollups of days are built from the rollups of hours after the day has ended. The mark has the last entry of each
+//! chain before the build began. A later entry of a chain never has an earlier time than the one before, so an entry
+//! that is added to a day after its build is noticed, whichever version of the gateway wrote it: the last entry of its
+//! chain has changed, and the day is not before the time that the mark has.
+
+use crate::cell::UsageHour;
+use crate::day::UsageDay;
+use crate::row::{RowError, hour_key};
+use penstock_core::usage_row::USAGE_ROW_VERSION;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Last entry of a chain when a build began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainPosition {
+    /// Number of the entry.
+    pub seq: u64,
+    /// Time of the entry, Unix seconds.
+    pub at: u64,
+}
+
+/// State of the rollups of days.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DayMark {
+    /// First day without complete rollups, while no chain has entries after its position.
+    pub until: UsageDay,
+    /// Position of each chain before the build.
+    pub chains: BTreeMap<u32, ChainPosition>,
+    /// Build that is running: only it may write rows of days.
+    pub build: Option<RunningBuild>,
+}
+
+/// Build of rollups of days that is running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningBuild {
+    /// Random id of the build.
+    pub id: String,
+    /// Time of its start, Unix seconds.
+    pub started: u64,
+}
+
+/// Value of the mark's row: a rollup without sums for an earlier version, which ignores the other members.
+#[derive(Serialize, Deserialize)]
+struct MarkRow {
+    v: u32,
+    outcome: String,
+    until: u32,
+    chains: Vec<(u32, ChainPosition)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    build: Option<RunningBuild>,
+}
+
+/// Returns the key of the mark's row, which sorts after all rollups of the whole gateway.
+#[must_use]
+pub fn mark_key() -> Vec<u8> {
+    let mut key = hour_key("", UsageHour(u32::MAX));
+    key.extend_from_slice(&[0; 16]);
+    key
+}
+
+impl DayMark {
+    /// Encodes the mark as the value of its row.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let row = MarkRow {
+            v: USAGE_ROW_VERSION,
+            outcome: "granted".to_owned(),
+            until: self.until.0,
+            chains: self.chains.iter().map(|(chain, position)| (*chain, *position)).collect(),
+            build: self.build.clone(),
+        };
+        // Numbers and names always serialize.
+        serde_json::to_vec(&row).unwrap_or_default()
+    }
+
+    /// Decodes the value of the mark's row.
+    ///
+    /// # Errors
+    /// Returns an error if the value is in an unknown format or of a later version.
+    pub fn decode(value: &[u8]) -> Result<Self, RowError> {
+        let row: MarkRow = serde_json::from_slice(value).map_err(|_| RowError::Format)?;
+        if row.v != USAGE_ROW_VERSION {
+            return Err(RowError::Version);
+        }
+        let chains = row.chains.into_iter().collect();
+        Ok(Self { until: UsageDay(row.until), chains, build: row.build })
+    }
+
+    /// Returns the first day without complete rollups. `tips` are the chains with the numbers of their last entries;
+    /// `first_time` returns the time of the first entry of a chain that the mark does not have, in Unix seconds.
+    ///
+    /// # Errors
+    /// Returns the error of `first_time`.
+    pub fn complete_until<E>(
+        &self,
+        tips: impl IntoIterator<Item = (u32, u64)>,
+        mut first_time: impl FnMut(u32) -> Result<u64, E>,
+    ) -> Result<UsageDay, E> {
+        let mut until = self.until;
+        for (chain, seq) in tips {
+            let changed_at = match self.chains.get(&chain) {
+                Some(position) if position.seq == seq => continue,
+                Some(position) => position.at,
+                None => first_time(chain)?,
+            };
+            until = until.min(UsageDay::from_unix(changed_at));
+        }
+        Ok(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{UsageOutcome, UsageSums, decode};
+
+    fn mark() -> DayMark {
+        let chains =
+            [(0, ChainPosition { seq: 7, at: 20 * 86_400 }), (3, ChainPosition { seq: 9, at: 5 * 86_400 })];
+        let build = Some(RunningBuild { id: "b".to_owned(), started: 1 });
+        DayMark { until: UsageDay(20), chains: chains.into(), build }
+    }
+
+    #[test]
+    fn a_mark_survives_a_round_trip_and_is_an_empty_rollup_for_an_earlier_version() {
+        let value = mark().encode();
+        assert_eq!(DayMark::decode(&value), Ok(mark()));
+        let (cell, sums) = decode(&mark_key(), &value).unwrap();
+        assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
+        assert_eq!(crate::day_of_row(&mark_key()), Ok(None));
+        let later = String::from_utf8(value).unwrap().replace("\"v\":1", "\"v\":2");
+        assert_eq!(DayMark::decode(later.as_bytes()), Err(RowError::Version));
+    }
+
+    #[test]
+    fn a_chain_with_later_entries_bounds_the_complete_days() {
+        let until = |tips: &[(u32, u64)]| {
+            mark()
+                .complete_until(tips.iter().copied(), |chain| Ok::<_, ()>(u64::from(chain) * 86_400))
+                .unwrap()
+        };
+        assert_eq!(until(&[(0, 7), (3, 9)]), UsageDay(20));
+        assert_eq!(
+            until(&[(0, 8), (3, 9)]),
+            UsageDay(20),
+            "later entries are not before the day of the mark"
+        );
+        assert_eq!(until(&[(0, 8), (3, 10)]), UsageDay(5));
+        assert_eq!(until(&[(0, 7), (3, 9), (4, 1)]), UsageDay(4), "a chain that the mark does not have");
+    }
+}

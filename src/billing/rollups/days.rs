@@ -1,0 +1,138 @@
+//! Rollups of ended days, built from the rollups of their hours. All calls block.
+//!
+//! A query of a long period reads one row for a day in place of one for each hour. Rows of days are never a source of
+//! truth: a reader uses those before [`complete_until`] only, and adds up hours for all other days. Therefore nothing is
+//! lost if a gateway of an earlier version writes to the same store, or if a build ends early.
+
+use super::query::{account_names, for_each_summed_day};
+use crate::billing::report::{ReportError, find_entry};
+use penstock_core::entry_number::chain_start;
+use penstock_storage::StoreError;
+use penstock_storage::ledger::{LedgerStore, LedgerTip};
+use penstock_usage::{ChainPosition, DayMark, RowError, RunningBuild, UsageDay, encode, mark_key};
+
+/// Number of rows that a build writes at a time.
+const BUILD_ROWS: usize = 1_000;
+/// Time after which the build of another gateway counts as ended early, in seconds.
+const BUILD_SECONDS: u64 = 600;
+
+/// Result of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayBuild {
+    /// Number of days that were built.
+    pub days: u32,
+    /// Number of rows that were written.
+    pub rows: u64,
+}
+
+/// Returns the first day whose rollups are not complete, or may have changed after they were built.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn complete_until(store: &LedgerStore) -> Result<UsageDay, ReportError> {
+    let Some(value) = store.rollup(&mark_key())? else { return Ok(UsageDay::default()) };
+    // Without a readable mark no day is complete.
+    let Ok(mark) = DayMark::decode(&value) else { return Ok(UsageDay::default()) };
+    // The mark was read before the tips: a build in between makes the result earlier, but never later.
+    bound_by_tips(store, &mark, &store.chains()?)
+}
+
+fn bound_by_tips(
+    store: &LedgerStore,
+    mark: &DayMark,
+    tips: &[(u32, LedgerTip)],
+) -> Result<UsageDay, ReportError> {
+    mark.complete_until(tips.iter().map(|(chain, tip)| (*chain, tip.seq)), |chain| {
+        let first = find_entry(store, chain_start(chain).saturating_add(1))?;
+        Ok(first.map_or(0, |entry| entry.at))
+    })
+}
+
+/// Builds the rollups of all days before that of `now` that are missing or may have changed. Returns `None` if there is
+/// nothing to do, if another gateway builds, or if the rollups of hours are incomplete. `id` is a random id of the build.
+///
+/// # Errors
+/// Returns an error if the store cannot be read or written. Then the days that are complete remain so.
+pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<DayBuild>, ReportError> {
+    let value = store.rollup(&mark_key())?;
+    let mark = match value.as_deref().map(DayMark::decode) {
+        Some(Ok(mark)) => mark,
+        // A later version builds in another form.
+        Some(Err(RowError::Version)) => return Ok(None),
+        Some(Err(RowError::Format)) | None => DayMark::default(),
+    };
+    let tips = store.chains()?;
+    let end = UsageDay::from_unix(now);
+    let from = bound_by_tips(store, &mark, &tips)?;
+    let is_building =
+        mark.build.as_ref().is_some_and(|build| build.started.saturating_add(BUILD_SECONDS) > now);
+    if tips.is_empty() || from >= end || is_building || tips.iter().any(|(_, tip)| !tip.are_rollups_complete)
+    {
+        return Ok(None);
+    }
+    let position = |(chain, tip): &(u32, LedgerTip)| (*chain, ChainPosition { seq: tip.seq, at: tip.at });
+    let chains = tips.iter().map(position).collect();
+    let running = DayMark { until: from, chains, build: Some(RunningBuild { id, started: now }) };
+    match write_days(store, value.as_deref(), &running, end) {
+        Ok(built) => Ok(Some(built)),
+        // Another gateway has begun a build meanwhile.
+        Err(BuildError::Store(StoreError::Guard { .. })) => Ok(None),
+        Err(BuildError::Store(error)) => Err(error.into()),
+        Err(BuildError::Report(error)) => Err(error),
+    }
+}
+
+/// Error of a build.
+enum BuildError {
+    Store(StoreError),
+    Report(ReportError),
+}
+
+impl From<StoreError> for BuildError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ReportError> for BuildError {
+    fn from(error: ReportError) -> Self {
+        Self::Report(error)
+    }
+}
+
+/// Writes the rows of all days from the day of a running build up to `end`, which is excluded. `before` is the value of
+/// the mark before the build.
+///
+/// All rows are written under the guard of the running build, and a build begins before it reads: of two builds, the
+/// later one therefore writes the last value of each row, and it reads everything up to its positions of the chains.
+fn write_days(
+    store: &LedgerStore,
+    before: Option<&[u8]>,
+    running: &DayMark,
+    end: UsageDay,
+) -> Result<DayBuild, BuildError> {
+    let (key, guard) = (mark_key(), running.encode());
+    store.write_guarded_rollups((&key, before), &[(key.clone(), guard.clone())])?;
+    let write = |rows: &mut Vec<_>| store.write_guarded_rollups((&key, Some(&guard)), &std::mem::take(rows));
+    let (mut rows, mut count) = (Vec::new(), 0);
+    let mut names = account_names(store)?;
+    names.push("".into());
+    let mut from = end;
+    for name in names {
+        for_each_summed_day(store, &name, (running.until, end), |day| {
+            for (key, cell, sums) in day.rows() {
+                from = from.min(UsageDay::of_hour(cell.hour));
+                rows.push((key, encode(cell, sums)));
+                count += 1;
+            }
+            if rows.len() >= BUILD_ROWS {
+                write(&mut rows)?;
+            }
+            Ok::<_, BuildError>(())
+        })?;
+    }
+    write(&mut rows)?;
+    let done = DayMark { until: end, build: None, ..running.clone() };
+    store.write_guarded_rollups((&key, Some(&guard)), &[(key.clone(), done.encode())])?;
+    Ok(DayBuild { days: end.0.saturating_sub(from.0), rows: count })
+}
