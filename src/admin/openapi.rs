@@ -114,7 +114,7 @@ fn parameter_schema(name: &str) -> Value {
         "from" | "to" => json!({ "type": "string", "format": "date",
             "description": "UTC day, included; the range ends today and has 30 days by default, and at most 366." }),
         "group_by" => json!({ "type": "string", "default": "day",
-            "description": "Up to three of day, hour, model, key, provider, location and outcome, with commas." }),
+            "description": "Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas." }),
         "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
         "flavor" => json!({ "enum": FLAVORS.iter().map(|flavor| flavor.name()).collect::<Vec<_>>(),
             "description": "Only this flavor; by default all of them." }),

@@ -46,7 +46,7 @@ struct ShowArgs {
     /// Last day in UTC; by default today
     #[arg(long)]
     to: Option<String>,
-    /// Up to three of day, hour, model, key, provider, location and outcome, with commas
+    /// Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas
     #[arg(long, default_value = "day")]
     group_by: String,
     #[command(flatten)]
@@ -75,8 +75,10 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
 }
 
 fn usage_table(answer: &Value, group_by: &str) -> Listing {
-    const DIMENSIONS: [(&str, &str); 7] = [
+    const DIMENSIONS: [(&str, &str); 9] = [
         ("day", "DAY"),
+        ("week", "WEEK"),
+        ("month", "MONTH"),
         ("hour", "HOUR"),
         ("model", "MODEL"),
         ("key", "KEY"),

@@ -3,9 +3,17 @@
 use super::answer::refused_form_blocks;
 use super::pages::PageContext;
 use penstock_console::Block;
-use penstock_console::pages::{self as blocks, UsageView};
+use penstock_console::pages::{self as blocks, UsageStep, UsageView};
 use penstock_core::ApiError;
+use penstock_usage::UsageRange;
 use serde_json::Value;
+
+/// Returns the step of the charts of a range. The admin API refuses an invalid range.
+fn step_of(from: &str, to: &str, now: u64) -> UsageStep {
+    let given = |day| Some(day).filter(|day: &&str| !day.is_empty());
+    let range = UsageRange::parse(given(from), given(to), now);
+    range.map_or_else(|_| UsageStep::default(), |range| UsageStep::for_days(range.days()))
+}
 
 /// Returns the blocks of a usage page: a form with the range of days, charts and a table. `view` has all fields except
 /// those that the query of the page selects; `filters` are further parameters of the admin API, of which empty ones are
@@ -21,7 +29,9 @@ pub async fn usage_page(
     let given = |name: &str| page.request.query(name).unwrap_or_default().to_owned();
     let chosen = page.request.query("by").filter(|by| view.dimensions.iter().any(|(name, _)| name == by));
     let by = chosen.unwrap_or("model").to_owned();
-    let view = UsageView { from: given("from"), to: given("to"), by, ..view };
+    let (from, to) = (given("from"), given("to"));
+    let step = step_of(&from, &to, page.console.app.clock.unix_seconds());
+    let view = UsageView { from, to, by, step, ..view };
     let group_by = view.group_by();
     let mut query = vec![("group_by", group_by.as_str())];
     let range = [("from", view.from.as_str()), ("to", view.to.as_str())];

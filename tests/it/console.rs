@@ -295,7 +295,7 @@ async fn usage_and_credits_are_those_of_the_account_and_equal_to_the_ledger() {
         ("to=2026-02-30", "to"),
         ("from=2026-11-02&to=2026-11-01", "to"),
         ("from=2020-01-01&to=2026-01-01", "from"),
-        ("group_by=week", "group_by"),
+        ("group_by=fortnight", "group_by"),
         ("group_by=day,day", "group_by"),
         ("group_by=day,hour,model,key", "group_by"),
     ] {

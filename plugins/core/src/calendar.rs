@@ -91,6 +91,14 @@ impl UtcDay {
     pub fn next(self) -> Self {
         Self(self.0.tomorrow().unwrap_or(self.0))
     }
+
+    /// Monday of the week; 1 January 1970 for the days before the first Monday.
+    #[must_use]
+    pub fn monday(self) -> Self {
+        let days_before = self.0.weekday().to_monday_zero_offset();
+        let monday = self.0.saturating_sub(jiff::Span::new().days(days_before));
+        Self(monday.max(EPOCH.date()))
+    }
 }
 
 impl UtcMonth {

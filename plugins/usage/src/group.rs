@@ -1,8 +1,8 @@
-//! Groups of rollups: sums by day, hour, model, key, provider, location or outcome.
+//! Groups of rollups: sums by day, week, month, hour, model, key, provider, location or outcome.
 
 use crate::cell::{RollupDimensions, UsageOutcome};
 use crate::sums::UsageSums;
-use penstock_core::calendar::{UtcDay, format_rfc3339};
+use penstock_core::calendar::{UtcDay, UtcMonth, format_rfc3339};
 use std::collections::BTreeMap;
 
 /// Dimension that rollups are grouped by.
@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 pub enum UsageGrouping {
     /// Day in UTC.
     Day,
+    /// Week in UTC, by its Monday.
+    Week,
+    /// Month in UTC.
+    Month,
     /// Hour in UTC.
     Hour,
     /// Catalogue id of the model.
@@ -40,14 +44,25 @@ pub enum GroupError {
 
 impl UsageGrouping {
     /// All dimensions.
-    pub const ALL: [Self; 7] =
-        [Self::Day, Self::Hour, Self::Model, Self::Key, Self::Provider, Self::Location, Self::Outcome];
+    pub const ALL: [Self; 9] = [
+        Self::Day,
+        Self::Week,
+        Self::Month,
+        Self::Hour,
+        Self::Model,
+        Self::Key,
+        Self::Provider,
+        Self::Location,
+        Self::Outcome,
+    ];
 
     /// Returns the name of the dimension in queries, and of its member in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
             Self::Hour => "hour",
             Self::Model => "model",
             Self::Key => "key",
@@ -78,6 +93,8 @@ impl UsageGrouping {
     fn value(self, cell: &RollupDimensions) -> String {
         match self {
             Self::Day => UtcDay::from_unix(cell.hour.start()).to_string(),
+            Self::Week => UtcDay::from_unix(cell.hour.start()).monday().to_string(),
+            Self::Month => UtcMonth::from_unix(cell.hour.start()).to_string(),
             Self::Hour => format_rfc3339(cell.hour.start()),
             Self::Model => cell.model.to_string(),
             Self::Key => cell.key.to_string(),

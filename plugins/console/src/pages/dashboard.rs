@@ -2,7 +2,7 @@
 
 use super::accounts::account_tiles;
 use super::forms::version_of;
-use super::usage::{UsageView, day_table, series_order, usage_chart};
+use super::usage::{UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::text::Text;
@@ -33,7 +33,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
         let title = Text::with("{0} per day by {1}", [title.into(), "model".into()]);
         blocks.push(Block::Chart(usage_chart(usage, &view, &order, member, title, unit)));
     }
-    blocks.push(Block::Details(day_table(usage, &view)));
+    blocks.push(Block::Details(value_table(usage, &view)));
     blocks
 }
 

@@ -20,6 +20,7 @@ mod routing;
 mod schema;
 mod statement;
 mod usage;
+mod usage_step;
 
 pub use accounts::{account_blocks, accounts_blocks};
 pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
@@ -51,6 +52,7 @@ pub use routing::{
 };
 pub use statement::{key_names, statement_blocks, statement_csv, statement_month_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
+pub use usage_step::UsageStep;
 
 use crate::block::Cell;
 use crate::format;

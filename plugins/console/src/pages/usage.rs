@@ -1,5 +1,6 @@
-//! Usage page: charts by day, and the same figures as a table.
+//! Usage page: charts by day, week or month, and the same figures as a table.
 
+use super::usage_step::UsageStep;
 use super::{day, exact, number, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::{BarChart, ChartSeries};
@@ -10,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of series of a chart; the smallest others become one series.
 const MAX_SERIES: usize = 5;
 
-/// Maximum number of rows of the table with the values of each day and group.
-const MAX_VALUE_ROWS: usize = 150;
+/// Maximum number of rows of the table with the values of each step and group.
+const MAX_VALUE_ROWS: usize = 60;
 /// Figures of a row, with their units.
 const MEMBERS: [(&str, &str); 9] = [
     ("requests", ""),
@@ -38,6 +39,8 @@ pub struct UsageView {
     pub by: String,
     /// Dimensions that can be chosen, with their names.
     pub dimensions: &'static [(&'static str, &'static str)],
+    /// Period of one bar.
+    pub step: UsageStep,
     /// Names of the keys by their ids, for the dimension `key`.
     pub key_names: BTreeMap<String, String>,
     /// True if money is shown.
@@ -57,10 +60,16 @@ impl UsageView {
     /// Returns the dimensions of the query, for the parameter `group_by`.
     #[must_use]
     pub fn group_by(&self) -> String {
-        if self.by == "day" { "day".to_owned() } else { format!("day,{}", self.by) }
+        let step = self.step.name();
+        if self.by == "day" { step.to_owned() } else { format!("{step},{}", self.by) }
     }
 
-    /// Returns the series to which a row belongs: the same for all rows if they are grouped by day only, otherwise that
+    /// Returns the member of a row with its group.
+    fn group_member(&self) -> &str {
+        if self.by == "day" { self.step.name() } else { &self.by }
+    }
+
+    /// Returns the series to which a row belongs: the same for all rows if they are grouped by time only, otherwise that
     /// of the row's group.
     fn series_of(&self, row: &Value) -> String {
         if self.by == "day" { String::new() } else { text(row, &self.by) }
@@ -75,7 +84,7 @@ impl UsageView {
     fn group_name(&self, group: &str) -> Text {
         match &*self.by {
             "key" => Text::Data(self.key_names.get(group).cloned().unwrap_or_else(|| group.to_owned())),
-            "day" => Text::Day(group.to_owned()),
+            "day" => self.step.text(group.to_owned()),
             "outcome" => Text::Word(group.to_owned()),
             _ if group.is_empty() => "not answered".into(),
             _ => Text::Data(group.to_owned()),
@@ -96,7 +105,7 @@ pub fn usage_form(view: &UsageView) -> Form {
     form
 }
 
-/// Charts and a table of usage by day and one further dimension.
+/// Charts and a table of usage by time and one further dimension.
 #[must_use]
 pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -111,15 +120,16 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
         figures.push(("Charged", "eur", "EUR"));
     }
     let order = series_order(usage, view);
+    let (of_all, by_dimension) = view.step.chart_titles();
     for (title, member, unit) in figures {
         let title = if view.by == "day" {
-            Text::with("{0} per day", [title.into()])
+            Text::with(of_all, [title.into()])
         } else {
-            Text::with("{0} per day by {1}", [title.into(), Text::Word(view.by.clone())])
+            Text::with(by_dimension, [title.into(), Text::Word(view.by.clone())])
         };
         blocks.push(Block::Chart(usage_chart(usage, view, &order, member, title, unit)));
     }
-    blocks.push(Block::Details(day_table(usage, view)));
+    blocks.push(Block::Details(value_table(usage, view)));
     blocks.push(Block::Table(table(usage, view)));
     blocks.extend(view.csv_path.map(|path| {
         let query = format!("{path}?from={}&to={}&by={}", text(usage, "from"), text(usage, "to"), view.by);
@@ -144,7 +154,7 @@ pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Chart of one figure by day, with a series for each of the first groups of `order`.
+/// Chart of one figure by time, with a series for each of the first groups of `order`.
 pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
@@ -153,69 +163,56 @@ pub(super) fn usage_chart(
     title: Text,
     unit: &'static str,
 ) -> BarChart {
-    let days = days(usage);
-    let day_index: HashMap<&str, usize> =
-        days.iter().enumerate().map(|(index, day)| (day.as_str(), index)).collect();
+    let steps = view.step.all(&text(usage, "from"), &text(usage, "to"));
+    let step_index: HashMap<&str, usize> =
+        steps.iter().enumerate().map(|(index, step)| (step.as_str(), index)).collect();
     // The groups after the first share one series.
     let series_index: HashMap<&str, usize> =
         order.iter().enumerate().map(|(index, name)| (name.as_str(), index.min(MAX_SERIES))).collect();
     let names = order.iter().take(MAX_SERIES).map(|name| view.series_name(name));
     let others = (order.len() > MAX_SERIES).then(|| "others".into());
     let mut series: Vec<ChartSeries> =
-        names.chain(others).map(|name| ChartSeries { name, values: vec![0.0; days.len()] }).collect();
+        names.chain(others).map(|name| ChartSeries { name, values: vec![0.0; steps.len()] }).collect();
     for row in rows(usage) {
-        let index =
-            (series_index.get(view.series_of(row).as_str()), day_index.get(text(row, "day").as_str()));
-        let (Some(of), Some(day), Some(value)) = (index.0, index.1, number(row, member)) else { continue };
-        if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*day)) {
+        let series_number = series_index.get(view.series_of(row).as_str());
+        let step = step_index.get(text(row, view.step.name()).as_str());
+        let (Some(of), Some(step), Some(value)) = (series_number, step, number(row, member)) else {
+            continue;
+        };
+        if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*step)) {
             *sum += value;
         }
     }
-    let labels = days.iter().map(|day| Text::MonthDay(day.clone())).collect();
+    let labels = steps.into_iter().map(|step| view.step.label(step)).collect();
     BarChart { title, unit, labels, series }
 }
 
-/// Returns all days of the range, including those without usage.
-fn days(usage: &Value) -> Vec<String> {
-    use penstock_core::calendar::UtcDay;
-    let (Some(from), Some(to)) = (UtcDay::parse(&text(usage, "from")), UtcDay::parse(&text(usage, "to")))
-    else {
-        return Vec::new();
-    };
-    let mut days = Vec::new();
-    let mut day = from;
-    while day <= to && days.len() < 366 {
-        days.push(day.to_string());
-        day = day.next();
-    }
-    days
-}
-
-/// Table of the exact values of all charts: a row for each day and group, or for each day if these are too many.
-pub(super) fn day_table(usage: &Value, view: &UsageView) -> Table {
+/// Table of the exact values of all charts: a row for each step and group, or for each step if these are too many.
+pub(super) fn value_table(usage: &Value, view: &UsageView) -> Table {
     let by_group = view.by != "day" && rows(usage).len() <= MAX_VALUE_ROWS;
     let mut sums: BTreeMap<(String, String), BTreeMap<&str, f64>> = BTreeMap::new();
     for row in rows(usage) {
         let group = if by_group { view.series_of(row) } else { String::new() };
-        let sum = sums.entry((text(row, "day"), group)).or_default();
+        let sum = sums.entry((text(row, view.step.name()), group)).or_default();
         for (member, _) in MEMBERS {
             *sum.entry(member).or_default() += number(row, member).unwrap_or(0.0);
         }
     }
     let shown = || MEMBERS.iter().filter(|(member, _)| view.with_money || *member != "eur");
-    let row = |((day, group), sum): ((String, String), BTreeMap<&str, f64>)| {
+    let row = |((step, group), sum): ((String, String), BTreeMap<&str, f64>)| {
         let value = |(member, unit): &(&'static str, &'static str)| {
             Cell::number(exact(sum.get(member).copied().unwrap_or_default(), unit))
         };
-        let mut cells = vec![Cell::text(Text::Day(day))];
+        let mut cells = vec![Cell::text(view.step.text(step))];
         cells.extend(by_group.then(|| Cell::text(view.group_name(&group))));
         cells.extend(shown().map(value));
         cells
     };
     let others = headings(view.with_money).into_iter().skip(usize::from(!by_group));
-    let headings = std::iter::once("Day").chain(others).collect();
+    let (title, heading) = view.step.table_titles();
+    let headings = std::iter::once(heading).chain(others).collect();
     Table {
-        title: "Values by day, UTC".into(),
+        title: title.into(),
         headings,
         rows: sums.into_iter().map(row).collect(),
         empty_text: "There is no usage in this range.",
@@ -245,7 +242,7 @@ fn headings(with_money: bool) -> Vec<&'static str> {
 fn table(usage: &Value, view: &UsageView) -> Table {
     let mut groups: BTreeMap<String, BTreeMap<&str, f64>> = BTreeMap::new();
     for row in rows(usage) {
-        let sums = groups.entry(text(row, &view.by)).or_default();
+        let sums = groups.entry(text(row, view.group_member())).or_default();
         for (member, _) in MEMBERS {
             *sums.entry(member).or_default() += number(row, member).unwrap_or(0.0);
         }
@@ -269,7 +266,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
     }
     let title = Text::with(
         "Sums by {0}, {1} to {2}",
-        [Text::Word(view.by.clone()), day(usage, "from"), day(usage, "to")],
+        [Text::Word(view.group_member().to_owned()), day(usage, "from"), day(usage, "to")],
     );
     Table {
         title,
@@ -322,13 +319,49 @@ mod tests {
         };
         assert_eq!(names("requests"), ["small", "large"].map(|name| Text::Data(name.to_owned())));
         assert_eq!(names("requests"), names("energy_kwh"));
-        let table = day_table(&usage, &view);
+        let table = value_table(&usage, &view);
         assert_eq!((table.rows.len(), table.headings[..2].to_vec()), (3, vec!["Day", "Group"]));
         assert_eq!(table.rows[0][6].text, Text::Exact("0.1234567".to_owned(), "kWh"));
         let view = UsageView { by: "day".to_owned(), ..view };
-        let table = day_table(&usage, &view);
+        let table = value_table(&usage, &view);
         assert_eq!((table.rows.len(), table.headings[0]), (2, "Day"));
         assert_eq!(table.rows[0][1].text, Text::Exact("11".to_owned(), ""));
+    }
+
+    #[test]
+    fn a_page_of_a_long_range_is_small() {
+        use penstock_core::calendar::UtcDay;
+        for (from, to, models) in [
+            ("2026-11-01", "2026-11-30", 1),
+            ("2026-09-08", "2026-11-30", 9),
+            ("2026-05-01", "2026-11-30", 9),
+            ("2025-12-01", "2026-11-30", 9),
+        ] {
+            let days =
+                (UtcDay::parse(to).unwrap().start() - UtcDay::parse(from).unwrap().start()) / 86_400 + 1;
+            let by = "model".to_owned();
+            let csv_path = Some("/console/usage.csv");
+            let step = UsageStep::for_days(days);
+            let view = UsageView { by, step, with_money: true, csv_path, ..UsageView::default() };
+            let rows: Vec<Value> = step
+                .all(from, to)
+                .iter()
+                .flat_map(|start| (0..models).map(move |model| (start, model)))
+                .map(|(start, model)| {
+                    let mut row =
+                        json!({ step.name(): start, "model": format!("family/model-{model}-instruct") });
+                    for (member, _) in MEMBERS {
+                        row[member] = json!(f64::from(model + 1) * 1_234.567_89);
+                    }
+                    row
+                })
+                .collect();
+            let usage = json!({ "from": from, "to": to, "data": rows, "total": rows[0] });
+            let blocks = usage_blocks(&usage, &view);
+            let page =
+                crate::Page::without_session("/", crate::Language::German, "/", "Usage", blocks).to_html();
+            assert!(page.len() < 100_000, "{from} to {to}, {models} models: {} bytes", page.len());
+        }
     }
 
     #[test]

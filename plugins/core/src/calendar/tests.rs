@@ -59,6 +59,21 @@ fn known_dates() {
 }
 
 #[test]
+fn a_week_begins_with_its_monday() {
+    for (day, monday) in [
+        ("2026-11-22", "2026-11-16"),
+        ("2026-11-23", "2026-11-23"),
+        ("2026-11-29", "2026-11-23"),
+        ("2027-01-01", "2026-12-28"),
+        ("1970-01-04", "1970-01-01"),
+        ("1970-01-05", "1970-01-05"),
+        ("9999-12-31", "9999-12-27"),
+    ] {
+        assert_eq!(UtcDay::parse(day).map(|day| day.monday().to_string()).as_deref(), Some(monday), "{day}");
+    }
+}
+
+#[test]
 fn a_leap_day_is_one_in_leap_years_only() {
     for leap in ["2000-02-29", "2028-02-29", "2400-02-29"] {
         assert_eq!(UtcDay::parse(leap).map(|day| day.to_string()).as_deref(), Some(leap));

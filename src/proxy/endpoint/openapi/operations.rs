@@ -96,7 +96,7 @@ pub fn parameter(written: &str) -> Value {
         ("from" | "to", _) => json!({ "type": "string", "format": "date",
             "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),
         ("group_by", _) => json!({ "type": "string", "default": "day", "examples": ["day,model", "key"],
-            "description": "Up to three of day, hour, model, key, provider, location and outcome, with commas." }),
+            "description": "Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas." }),
         ("key", _) => json!({ "type": "string",
             "description": "Only this key: its public id, or `self` for the key of the request." }),
         ("order", _) => json!({ "enum": ["asc", "desc", ""], "default": "desc" }),

@@ -1,0 +1,126 @@
+//! Step of the charts of usage: a long range has a bar for each week or month, so that its page stays small.
+
+use crate::text::Text;
+use penstock_core::calendar::{UtcDay, UtcMonth};
+
+/// Maximum number of days with a bar for each.
+const MAX_DAYS: u64 = 31;
+/// Maximum number of days with a bar for each week.
+const MAX_WEEK_DAYS: u64 = 84;
+/// Maximum number of bars of any chart.
+const MAX_STEPS: usize = 400;
+
+/// Period of one bar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageStep {
+    /// Day in UTC.
+    #[default]
+    Day,
+    /// Week in UTC, by its Monday.
+    Week,
+    /// Month in UTC.
+    Month,
+}
+
+impl UsageStep {
+    /// Returns the shortest step with which a range of this number of days has few bars.
+    #[must_use]
+    pub const fn for_days(days: u64) -> Self {
+        match days {
+            0..=MAX_DAYS => Self::Day,
+            ..=MAX_WEEK_DAYS => Self::Week,
+            _ => Self::Month,
+        }
+    }
+
+    /// Returns the dimension of the admin API, which is also the member of its rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
+    /// Returns the title of a chart of all usage, and the title of a chart by a dimension.
+    pub(super) const fn chart_titles(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Day => ("{0} per day", "{0} per day by {1}"),
+            Self::Week => ("{0} per week", "{0} per week by {1}"),
+            Self::Month => ("{0} per month", "{0} per month by {1}"),
+        }
+    }
+
+    /// Returns the title of the table of values, and the heading of its first column.
+    pub(super) const fn table_titles(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Day => ("Values by day, UTC", "Day"),
+            Self::Week => ("Values by week, UTC", "Week from"),
+            Self::Month => ("Values by month, UTC", "Month"),
+        }
+    }
+
+    /// Returns the text of a step in a table.
+    pub(super) fn text(self, step: String) -> Text {
+        match self {
+            Self::Day | Self::Week => Text::Day(step),
+            Self::Month => Text::Month(step),
+        }
+    }
+
+    /// Returns the label of a bar.
+    pub(super) fn label(self, step: String) -> Text {
+        match self {
+            Self::Day | Self::Week => Text::MonthDay(step),
+            Self::Month => Text::Month(step),
+        }
+    }
+
+    /// Returns all steps of a range, including those without usage; none if a day is invalid.
+    pub(super) fn all(self, from: &str, to: &str) -> Vec<String> {
+        let (Some(from), Some(to)) = (UtcDay::parse(from), UtcDay::parse(to)) else { return Vec::new() };
+        let mut steps: Vec<String> = Vec::new();
+        let mut day = from;
+        while day <= to && steps.len() < MAX_STEPS {
+            let step = match self {
+                Self::Day => day.to_string(),
+                Self::Week => day.monday().to_string(),
+                Self::Month => UtcMonth::from_unix(day.start()).to_string(),
+            };
+            if steps.last() != Some(&step) {
+                steps.push(step);
+            }
+            day = day.next();
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_range_has_few_steps() {
+        for (days, step) in [
+            (1, UsageStep::Day),
+            (31, UsageStep::Day),
+            (32, UsageStep::Week),
+            (84, UsageStep::Week),
+            (85, UsageStep::Month),
+            (366, UsageStep::Month),
+        ] {
+            assert_eq!(UsageStep::for_days(days), step, "{days}");
+        }
+    }
+
+    #[test]
+    fn the_first_step_contains_the_first_day() {
+        let all = |step: UsageStep| step.all("2026-11-25", "2026-12-07");
+        assert_eq!(all(UsageStep::Week), ["2026-11-23", "2026-11-30", "2026-12-07"]);
+        assert_eq!(all(UsageStep::Month), ["2026-11", "2026-12"]);
+        assert_eq!(all(UsageStep::Day).len(), 13);
+        assert!(UsageStep::Day.all("2026-11-25", "2026-11-24").is_empty());
+    }
+}
