@@ -16,8 +16,8 @@ use penstock_ledger::StatementSums;
 use penstock_storage::ledger::{EntryBlock, LedgerCommit, LedgerStore, LedgerTip};
 use penstock_storage::{StoreOptions, open};
 use penstock_usage::{
-    RollupDimensions, UsageGrouping, UsageHour, UsageOutcome, UsageRange, UsageReport, UsageSums, encode,
-    row_key,
+    PriceClass, RollupDimensions, UsageGrouping, UsageHour, UsageOutcome, UsageRange, UsageReport, UsageSums,
+    encode, row_key,
 };
 use rust_decimal::Decimal;
 use std::hint::black_box;
@@ -106,6 +106,7 @@ fn cell(hour: UsageHour, key: u32, model: u32) -> RollupDimensions {
         location: "Paris, France".into(),
         terms: "".into(),
         outcome: UsageOutcome::Charged,
+        price: PriceClass::default(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::state::AppState;
 use penstock_core::calendar::format_rfc3339;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::invoices::InvoiceRecord;
-use penstock_usage::{RangeError, UsageRange};
+use penstock_usage::{PriceClass, RangeError, UsageRange};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -223,6 +223,7 @@ fn lines_json(figures: &InvoiceFigures, issued: &[InvoiceRecord]) -> Value {
         row.insert("model".to_owned(), (&*unit.model).into());
         row.insert("location".to_owned(), (&*unit.location).into());
         row.insert("is_correction".to_owned(), is_correction.into());
+        row.insert("price_class".to_owned(), unit.class.map(PriceClass::name).into());
         for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
             row.insert(price_name(name), price.as_deref().into());
         }
@@ -309,10 +310,17 @@ fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
     };
     let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
     notes.push(
-        "Amounts are exact; only the net amount and the VAT are rounded, half-even, to cents. Unit prices are those of \
-         single requests; requests of batches cost half of them."
+        "Amounts are exact; only the net amount and the VAT are rounded, half-even, to cents. Requests of batches are lines of \
+         their own at half the price, and so are requests paid in energy, at the price of a kWh."
             .to_owned(),
     );
+    if figures.lines.keys().any(|unit| unit.class.is_none()) {
+        notes.push(
+            "Lines with several prices are of hours that an earlier version of the gateway recorded: their unit prices are \
+             those of single requests, and requests of batches cost half of them."
+                .to_owned(),
+        );
+    }
     notes.push(format!(
         "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {}. \
          Grid: {}.",

@@ -2,6 +2,7 @@
 //! grouping has the same total, which is equal to the sum of the ledger's entries. All calls block.
 
 use super::invoice_corrections::{CorrectionLine, corrections_in_hour};
+use super::invoice_prices::{price_class, prices_of_class};
 use crate::billing::report::ReportError;
 use crate::billing::rerate::load_terms;
 use crate::billing::rollups::query::{DayReader, for_each_rollup};
@@ -9,7 +10,9 @@ use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
 use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupDimensions, UsageDay, UsageHour, UsageOutcome, UsageRange, UsageSums};
+use penstock_usage::{
+    PriceClass, RollupDimensions, UsageDay, UsageHour, UsageOutcome, UsageRange, UsageSums,
+};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,14 +47,16 @@ impl InvoiceSums {
     }
 }
 
-/// Unit of a line: the model, its location and its prices, as the terms have them.
+/// Unit of a line: the model, its location and its prices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InvoiceUnit {
     /// Catalogue id of the model; empty for corrections of unknown charges.
     pub model: Arc<str>,
     /// City and country of the data centre.
     pub location: Arc<str>,
-    /// Prices by their names in the terms, EUR; `None` if there is none.
+    /// Class of the prices; `None` if an earlier version added up requests of several classes.
+    pub class: Option<PriceClass>,
+    /// Prices of the class by their names in the terms, EUR; `None` if there is none.
     pub prices: [Option<String>; PRICE_NAMES.len()],
 }
 
@@ -227,10 +232,12 @@ impl InvoiceFigures {
             self.contracts.extend(facts.contract.clone());
         }
         if cell.outcome == UsageOutcome::Charged {
+            let class = price_class(cell, usage);
             let unit = InvoiceUnit {
                 model: cell.model.clone(),
                 location: cell.location.clone(),
-                prices: facts.map(|facts| facts.prices.clone()).unwrap_or_default(),
+                class,
+                prices: facts.map(|facts| prices_of_class(&facts.prices, class)).unwrap_or_default(),
             };
             self.lines.entry(unit).or_default().merge(&sums);
         }

@@ -2,12 +2,13 @@
 
 use super::entry_merge::EntryMerge;
 use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, with_carbon};
+use super::invoice_prices::prices_of_class;
 use super::ledger_export::starts_in_month;
 use super::report::{ReportError, find_entry};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{UsageHour, UsageSums, location_of};
+use penstock_usage::{PriceClass, UsageHour, UsageSums, location_of};
 use std::sync::Arc;
 
 /// Number of seconds in an hour.
@@ -65,20 +66,21 @@ fn correction_line(
 ) -> Result<Option<CorrectionLine>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
     let charge = find_entry(store, *of)?;
-    let sale = charge.as_ref().and_then(|charge| match &charge.kind {
-        EntryKind::Settle { sale, .. } => Some(sale),
+    let sold = charge.as_ref().and_then(|charge| match &charge.kind {
+        EntryKind::Settle { wallet, sale, .. } => Some((*wallet, sale)),
         _ => None,
     });
     let mut unit = InvoiceUnit {
-        model: sale.map_or_else(|| Arc::from(""), |sale| sale.model.clone()),
+        model: sold.map_or_else(|| Arc::from(""), |(_, sale)| sale.model.clone()),
         location: Arc::from(""),
+        class: sold.map(|(wallet, sale)| PriceClass::of_charge(wallet, sale.batch)),
         prices: Default::default(),
     };
     let mut sums = with_carbon(&UsageSums::of_entry(&entry.kind), None);
-    if let Some(sale) = sale {
+    if let Some((_, sale)) = sold {
         unit.location = location_of(&super::rerate::load_terms(store, &sale.terms)?.to_string());
         if let Some(facts) = terms.facts(store, &sale.terms)? {
-            unit.prices.clone_from(&facts.prices);
+            unit.prices = prices_of_class(&facts.prices, unit.class);
             sums = with_carbon(&UsageSums::of_entry(&entry.kind), Some(facts));
         }
     }

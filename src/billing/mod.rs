@@ -30,6 +30,7 @@ mod history;
 mod hold;
 pub mod invoice;
 pub mod invoice_corrections;
+mod invoice_prices;
 mod journal;
 mod leases;
 pub mod ledger_export;

@@ -9,6 +9,7 @@ mod flaky;
 mod history;
 mod journal;
 mod lines;
+mod price_classes;
 mod proof;
 mod rebuilds;
 mod rollups;

@@ -41,6 +41,9 @@ pub struct UsageRow<'a> {
     /// Outcome that the requests of this row have in common.
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
+    /// Class of the price of charged requests; empty for the price of single requests, and in rows of earlier versions.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub price: Cow<'a, str>,
     /// Charged requests.
     #[serde(skip_serializing_if = "is_zero")]
     pub requests: u64,

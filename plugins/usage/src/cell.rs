@@ -1,5 +1,6 @@
 //! Dimensions of a rollup.
 
+use crate::price_class::PriceClass;
 use std::fmt;
 use std::sync::Arc;
 
@@ -101,6 +102,8 @@ pub struct RollupDimensions {
     pub terms: Arc<str>,
     /// Outcome of the requests.
     pub outcome: UsageOutcome,
+    /// Class of the price of charged requests.
+    pub price: PriceClass,
 }
 
 impl RollupDimensions {

@@ -1,6 +1,7 @@
 //! Contribution of one entry to a rollup.
 
 use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
+use crate::price_class::PriceClass;
 use crate::sums::UsageSums;
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
 use std::sync::Arc;
@@ -58,6 +59,10 @@ pub fn rollup_of(
         work.unwrap_or_else(|| SoldWork { model: empty(), provider: empty(), terms: empty() });
     let hour = UsageHour::from_unix(entry.at);
     let account = entry.account.clone();
-    let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome };
+    let price = match &entry.kind {
+        EntryKind::Settle { wallet, sale, .. } => PriceClass::of_charge(*wallet, sale.batch),
+        _ => PriceClass::default(),
+    };
+    let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome, price };
     Some((cell, UsageSums::of_entry(&entry.kind)))
 }

@@ -1,4 +1,5 @@
-//! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location and outcome.
+//! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location, outcome and class of the
+//! price.
 //!
 //! A rollup is a pure function of the entries of its hour ([`rollup_of`]), so that all rollups can be rebuilt from the
 //! ledger and compared with it. Each entry counts in two rollups: that of its account, and that of the whole gateway,
@@ -21,6 +22,7 @@ mod day;
 mod day_mark;
 mod fold;
 mod group;
+mod price_class;
 mod range;
 mod row;
 mod statement;
@@ -31,6 +33,7 @@ pub use day::{DayCells, UsageDay, day_key, day_of_row, decode_day};
 pub use day_mark::{ChainPosition, DayMark, RunningBuild, mark_key};
 pub use fold::{SoldWork, location_of, rollup_of};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
+pub use price_class::PriceClass;
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};
 pub use row::{RowError, account_prefix, decode, encode, hour_key, row_key, split_row_key};
 pub use statement::add_to_statement;

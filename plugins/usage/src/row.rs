@@ -6,6 +6,7 @@
 //! ```
 
 use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
+use crate::price_class::PriceClass;
 use crate::sums::UsageSums;
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow, UsageRowError, parse_amount};
 use penstock_ledger::StatementSums;
@@ -55,6 +56,11 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
         hash.update(b"\0");
     }
     hash.update(cell.outcome.name().as_bytes());
+    // The key of the first class is that of earlier versions, which know no classes.
+    if cell.price != PriceClass::default() {
+        hash.update(b"\0");
+        hash.update(cell.price.name().as_bytes());
+    }
     let hash = hash.finalize();
     let mut key = hour_key(&cell.account, cell.hour);
     key.extend(hash.iter().take(TAIL_BYTES - 4));
@@ -85,6 +91,7 @@ pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
         location: (&*cell.location).into(),
         terms: (&*cell.terms).into(),
         outcome: cell.outcome.name().into(),
+        price: if cell.price == PriceClass::default() { "".into() } else { cell.price.name().into() },
         requests: of.requests,
         uncharged: of.uncharged,
         counted: of.counted,
@@ -125,6 +132,10 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums),
         location: (&*row.location).into(),
         terms: (&*row.terms).into(),
         outcome: UsageOutcome::from_name(&row.outcome).ok_or(RowError::Format)?,
+        price: match &*row.price {
+            "" => PriceClass::default(),
+            name => PriceClass::from_name(name).ok_or(RowError::Format)?,
+        },
     };
     let billed = StatementSums {
         requests: row.requests,

@@ -3,8 +3,8 @@
 
 use penstock_ledger::StatementSums;
 use penstock_usage::{
-    GroupError, RangeError, RollupDimensions, RowError, UsageGrouping, UsageHour, UsageOutcome, UsageRange,
-    UsageReport, UsageSums, account_prefix, decode, encode, hour_key, row_key,
+    GroupError, PriceClass, RangeError, RollupDimensions, RowError, UsageGrouping, UsageHour, UsageOutcome,
+    UsageRange, UsageReport, UsageSums, account_prefix, decode, encode, hour_key, row_key,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -15,8 +15,9 @@ fn name() -> impl Strategy<Value = std::sync::Arc<str>> {
 
 fn cell() -> impl Strategy<Value = RollupDimensions> {
     let outcome = (0..UsageOutcome::ALL.len()).prop_map(|index| UsageOutcome::ALL[index]);
-    ((name(), any::<u32>(), name(), name()), (name(), name(), name(), outcome)).prop_map(
-        |((account, hour, key, model), (provider, location, terms, outcome))| RollupDimensions {
+    let price = (0..PriceClass::ALL.len()).prop_map(|index| PriceClass::ALL[index]);
+    ((name(), any::<u32>(), name(), name()), (name(), name(), name(), outcome, price)).prop_map(
+        |((account, hour, key, model), (provider, location, terms, outcome, price))| RollupDimensions {
             account,
             hour: UsageHour(hour),
             key,
@@ -25,6 +26,7 @@ fn cell() -> impl Strategy<Value = RollupDimensions> {
             location,
             terms,
             outcome,
+            price,
         },
     )
 }
@@ -115,6 +117,7 @@ fn too_many_groups_are_refused_and_grants_are_no_usage() {
         location: "".into(),
         terms: "".into(),
         outcome,
+        price: PriceClass::default(),
     };
     let sums = UsageSums { failed_kwh: Decimal::ONE, ..UsageSums::default() };
     for model in ["m1", "m2", "m1"] {

@@ -6,5 +6,6 @@ pub mod answer;
 pub(super) mod cache;
 mod day_check;
 pub mod days;
+mod hour_check;
 pub mod query;
 pub mod rebuild;

@@ -2,6 +2,7 @@
 
 use super::day_check::compare_days;
 use super::days::build_days;
+use super::hour_check::compare_hour;
 use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
@@ -9,8 +10,8 @@ use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, decode, encode, location_of, mark_key,
-    rollup_of, row_key, split_row_key,
+    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, encode, location_of, mark_key, rollup_of,
+    row_key, split_row_key,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +50,7 @@ impl RollupCheck {
         })
     }
 
-    fn add_difference(&mut self, text: String) {
+    pub(super) fn add_difference(&mut self, text: String) {
         if self.differences.len() < MAX_FINDINGS {
             self.differences.push(text);
         }
@@ -57,7 +58,7 @@ impl RollupCheck {
 }
 
 /// Cells of one hour by row key.
-type HourCells = BTreeMap<Vec<u8>, (RollupDimensions, UsageSums)>;
+pub(super) type HourCells = BTreeMap<Vec<u8>, (RollupDimensions, UsageSums)>;
 
 /// Returns the work of the charge that an entry corrects; `None` if it corrects none.
 ///
@@ -190,31 +191,6 @@ fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
     let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);
     UsageHour::from_unix(in_use.min().unwrap_or(0))
-}
-
-fn compare_hour(store: &LedgerStore, cells: &HourCells, check: &mut RollupCheck) -> Result<(), ReportError> {
-    for (key, (cell, sums)) in cells {
-        check.rollups += 1;
-        let stored = store.rollup(key)?.map(|value| decode(key, &value));
-        let name = || {
-            let account = if cell.account.is_empty() { "the gateway" } else { &*cell.account };
-            let at = crate::time::format::format_rfc3339(cell.hour.start());
-            format!("{account}, {at}, {} {}", cell.outcome, cell.model)
-        };
-        match stored {
-            Some(Ok((_, found))) if is_equal(&found, sums) => {}
-            Some(Ok(_)) => check.add_difference(format!("{}: other sums than the entries", name())),
-            Some(Err(_)) => check.add_difference(format!("{}: unreadable", name())),
-            None => check.add_difference(format!("{}: missing", name())),
-        }
-    }
-    Ok(())
-}
-
-/// Returns true if stored sums are those of the entries. An earlier version counted no requests of batches.
-fn is_equal(stored: &UsageSums, expected: &UsageSums) -> bool {
-    stored.batch_requests <= expected.batch_requests
-        && UsageSums { batch_requests: expected.batch_requests, ..stored.clone() } == *expected
 }
 
 /// Returns the number of rows of hours before an hour, and the number of rows from that hour on.

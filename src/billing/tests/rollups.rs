@@ -81,6 +81,7 @@ impl Operations {
             let mut sale = charge(amount).sale;
             sale.model = self.pick(&["m1", "m2", "m3"]).into();
             sale.terms = terms.into();
+            sale.batch = self.random.random_bool(0.3);
             sale.usage.input = self.random.random_range(0..5_000);
             EntryKind::Settle { request, key, wallet, amount, held: 90, sale: Box::new(sale), footprint }
         };

@@ -140,6 +140,18 @@ fn facts(invoice: &Value) -> Vec<Text> {
     ]
 }
 
+/// Name of a line: its model and the class of its price. Lines of invoices of earlier versions have no class.
+fn line_name(line: &Value) -> Text {
+    let model = text(line, "model").into();
+    match line.get("price_class").map(Value::as_str) {
+        Some(Some("batch")) => Text::with("{0}, batch", [model]),
+        Some(Some("energy")) => Text::with("{0}, paid in energy", [model]),
+        Some(Some("batch_energy")) => Text::with("{0}, batch, paid in energy", [model]),
+        Some(None) => Text::with("{0}, several prices", [model]),
+        _ => model,
+    }
+}
+
 /// Unit prices of a line, with their units.
 fn unit_prices(line: &Value) -> Text {
     const UNITS: [(&str, &str); 5] = [
@@ -149,6 +161,11 @@ fn unit_prices(line: &Value) -> Text {
         ("eur_per_image", "{0} EUR per image"),
         ("eur_per_minute", "{0} EUR per minute"),
     ];
+    let class = text(line, "price_class");
+    if class == "energy" || class == "batch_energy" {
+        let price = Text::Exact(with_cents(&text(line, "eur_per_kwh")), "");
+        return Text::with("{0} EUR per kWh, {1} kWh charged", [price, exact_text(line, "charged_kwh", "")]);
+    }
     let price = |(name, unit): &(&str, &'static str)| {
         let amount = line.get(*name)?.as_str()?;
         Some(Text::with(unit, [Text::Exact(with_cents(amount), "")]))
@@ -176,9 +193,12 @@ pub(super) fn amount(row: &Value) -> Cell {
 fn lines_table(invoice: &Value) -> Table {
     let row = |line: &Value| {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
-        let name = text(line, "model");
         vec![
-            Cell::text(if is_correction { correction_name(line, name) } else { name.into() }),
+            Cell::text(if is_correction {
+                correction_name(line, text(line, "model"))
+            } else {
+                line_name(line)
+            }),
             Cell::text(text(line, "location")),
             Cell::text(unit_prices(line)),
             Cell::number(exact_text(line, "requests", "")),
@@ -336,6 +356,21 @@ pub(super) mod tests {
         for (amount, text) in [("1", "1.00"), ("0.2", "0.20"), ("0.05", "0.05"), ("0.1234", "0.1234")] {
             assert_eq!(with_cents(amount), text);
         }
+    }
+
+    #[test]
+    fn a_line_has_the_class_of_its_price() {
+        let line = |class: Value| json!({ "model": "m", "price_class": class, "eur_per_kwh": "0.4", "charged_kwh": "2.5" });
+        let shown = |line: &Value| {
+            let render = |text: Text| text.render(crate::Language::English).into_owned();
+            (render(line_name(line)), render(unit_prices(line)))
+        };
+        assert_eq!(shown(&json!({ "model": "m" })), ("m".to_owned(), String::new()));
+        assert_eq!(shown(&line(json!("standard"))).0, "m");
+        assert_eq!(shown(&line(json!("batch"))).0, "m, batch");
+        assert_eq!(shown(&line(Value::Null)).0, "m, several prices");
+        let energy = ("m, batch, paid in energy".to_owned(), "0.40 EUR per kWh, 2.5 kWh charged".to_owned());
+        assert_eq!(shown(&line(json!("batch_energy"))), energy);
     }
 
     #[test]

@@ -15,6 +15,7 @@ const COLUMNS: &[CsvColumn] = &[
     ("period_end", false),
     ("model", false),
     ("location", false),
+    ("price_class", false),
     ("entry", true),
     ("corrects_entry", true),
     ("corrects_day", false),
