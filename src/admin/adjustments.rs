@@ -1,4 +1,4 @@
-//! Grants of credits and energy, and what they share with corrections: amounts, repetitions and audit entries.
+//! Grants of credits and energy, and what they share with corrections: amounts and repetitions.
 
 use super::credits::{check_account, run_blocking};
 use super::input::RequestFields;
@@ -10,15 +10,9 @@ use crate::billing::{AdjustmentError, Ledger, format, report};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{EntryKind, LedgerEntry, Wallet};
-use penstock_storage::audit::AuditedChange;
-use penstock_storage::{StoreError, Transaction};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// Time within which a grant or a correction is answered.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 
@@ -80,15 +74,13 @@ async fn handle_grant(
 ) -> Result<LedgerReply, ApiError> {
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
     check_account(vault, &account).await?;
-    let started = Instant::now();
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
-    let (status, entry) = match ledger.grant(&account, &id, wallet, amount, (&note, &asked.actor)).await {
-        Ok(entry) => {
-            let change =
-                json!({ "entry": entry, "id": id, unit(wallet): decimal_text(wallet, amount), "note": note });
-            record_audit(vault, asked.audit_entry("credits.grant", &account, change), started).await?;
-            (201, entry)
-        }
+    let change = json!({ "id": id, unit(wallet): decimal_text(wallet, amount), "note": note });
+    let audit = asked.audit_entry("credits.grant", &account, change);
+    let (by, note) = (asked.actor.as_str().into(), note.into());
+    let act = EntryKind::Grant { id: id.as_str().into(), wallet, amount, note, by };
+    let (status, entry) = match ledger.record_grant(&account, act, Some(audit)).await {
+        Ok(entry) => (201, entry),
         Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
         Err(why) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
@@ -265,28 +257,6 @@ pub(super) const fn unit(wallet: Wallet) -> &'static str {
 /// Returns an amount of a wallet as an exact decimal number of credits or kWh.
 pub(super) fn decimal_text(wallet: Wallet, amount: i64) -> String {
     format::to_decimal(wallet, amount).to_string()
-}
-
-/// Writes the audit entry of a grant or a correction that the ledger has, within the time for an answer since `started`.
-///
-/// # Errors
-/// Returns 500 if the audit log cannot be written in time; the ledger has the entry nevertheless.
-pub(super) async fn record_audit(
-    vault: &Stores,
-    change: AuditedChange,
-    started: Instant,
-) -> Result<(), ApiError> {
-    let log = vault.audit.clone();
-    let write = tokio::task::spawn_blocking(move || log.apply(&Transaction::new(), &change));
-    match tokio::time::timeout_at(started + ANSWER_TIMEOUT, write).await {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(StoreError::Full))) => Err(ApiError::new(ErrorCode::StorageFull)),
-        _ => {
-            let message =
-                "The ledger has the entry, but the audit log could not be written; look at the store.";
-            Err(ApiError::with_message(ErrorCode::Internal, message))
-        }
-    }
 }
 
 pub(super) fn random_id() -> String {

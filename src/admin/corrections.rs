@@ -2,7 +2,7 @@
 
 use super::adjustments::{
     LedgerAdjustment, adjustment_json, adjustment_refusal, decimal_text, existing_entry, parse_amount,
-    random_id, record_audit, unit,
+    random_id, unit,
 };
 use super::credits::run_blocking;
 use super::input::RequestFields;
@@ -11,13 +11,11 @@ use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::{AdjustmentError, Ledger, report, rerate};
 use crate::http::field_errors::both;
-use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// Request members of a correction.
 pub const CORRECTION_MEMBERS: [&str; 7] = ["entry", "account", "credits", "kwh", "id", "note", "increase"];
@@ -30,7 +28,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/credits/correct",
         "correct",
         "Replaces the amount of a charge or a grant; with `increase`, also by a higher one",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_correct(vault, ledger, asked))),
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
     .with_body(&CORRECTION_MEMBERS, &["entry"])
     .with_response(201, || schema_ref("Granted")),
@@ -86,12 +84,7 @@ impl CorrectionRequest {
 ///
 /// # Errors
 /// Returns the reason if nothing was corrected.
-async fn handle_correct(
-    vault: &Stores,
-    ledger: &Ledger,
-    asked: &AdminRequest,
-) -> Result<LedgerReply, ApiError> {
-    let started = Instant::now();
+async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let request = CorrectionRequest::read(&asked.body)?;
     let allows_increase = request.allows_increase;
     let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
@@ -104,13 +97,10 @@ async fn handle_correct(
         return Err(ApiError::invalid(unit, message));
     }
     let wanted = LedgerAdjustment::of_movement(&account, &movement);
-    let (id, change) = (facts.id.clone(), facts.audited());
-    let (status, entry) = match (ledger.record_correction(&account, movement).await, wanted) {
-        (Ok(entry), _) => {
-            record_audit(vault, asked.audit_entry("credits.correct", &account, change(entry)), started)
-                .await?;
-            (201, entry)
-        }
+    let audit = asked.audit_entry("credits.correct", &account, facts.audited());
+    let id = facts.id;
+    let (status, entry) = match (ledger.record_correction(&account, movement, Some(audit)).await, wanted) {
+        (Ok(entry), _) => (201, entry),
         (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
             (200, existing_entry(ledger, entry, &id, &wanted).await?)
         }
@@ -202,13 +192,10 @@ impl CorrectionFacts {
         self.new > self.previous
     }
 
-    /// Returns a function that makes the change in the audit log, from the number of the correction's entry.
-    fn audited(self) -> impl FnOnce(u64) -> Value {
-        move |entry| {
-            let amounts = [self.previous, self.new].map(|amount| decimal_text(self.wallet, amount));
-            json!({ "entry": entry, "corrects": self.entry, "id": self.id, unit(self.wallet): amounts,
-                "note": self.note })
-        }
+    /// Returns the change in the audit log. The number of the correction's entry is added when it is known.
+    fn audited(&self) -> Value {
+        let amounts = [self.previous, self.new].map(|amount| decimal_text(self.wallet, amount));
+        json!({ "corrects": self.entry, "id": self.id, unit(self.wallet): amounts, "note": self.note })
     }
 }
 

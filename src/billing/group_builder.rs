@@ -5,6 +5,7 @@ use super::fenced_outcomes::CommitFences;
 use super::pools::PoolChanges;
 use super::write_op::{AdminAdjustment, BatchOutcomes, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::fleet::PoolAmount;
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROW_BYTES,
@@ -21,6 +22,9 @@ pub(super) const ENTRY_OVERHEAD: usize = 1_280;
 /// Maximum number of usage rollups that one entry changes: one of its account and one of the whole gateway.
 const ROLLUPS_PER_ENTRY: usize = 2;
 
+/// Number of rows of the audit log for one adjustment: the entry and the head.
+const AUDIT_ROWS: usize = 2;
+
 /// Maximum number of pools that an operation on one account changes: one for each wallet.
 const POOLS_PER_ACCOUNT: usize = 2;
 
@@ -31,6 +35,13 @@ pub(super) struct DraftedAdjustment {
     pub(super) seq: u64,
     /// Work of the charge that it corrects.
     pub(super) corrected: Option<SoldWork>,
+}
+
+impl DraftedAdjustment {
+    /// Returns the entry of the audit log; `None` if the adjustment has none.
+    pub(super) fn audit_entry(&self) -> Option<AuditedChange> {
+        self.adjustment.audit_entry(self.seq)
+    }
 }
 
 /// Group of ledger entries that the writer builds for its next commit.
@@ -86,6 +97,7 @@ impl GroupBuilder {
             + self.names.len()
             + self.rows.len()
             + self.rollups
+            + AUDIT_ROWS * self.adjustments.len()
             + self.pools.max_operations();
         // A block may end up to one line of maximum size before its limit, and the last block may be incomplete.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
@@ -105,7 +117,8 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
             0,
         ),
         WriteOp::Adjustment(order) => {
-            (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT, 0)
+            let rows = 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT + AUDIT_ROWS;
+            (MAX_LINE_BYTES, rows, order.audit_bytes())
         }
         WriteOp::Outcomes(lines) => max_outcomes_size(lines),
         // Outcomes with conditions become a separate group, so only their own size is relevant.

@@ -67,6 +67,7 @@ use handover::ChargeEvent;
 use journal::JournalState;
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{EntryKind, Wallet};
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::ledger::{LedgerStore, RowWrite};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -270,17 +271,38 @@ impl Ledger {
         (note, by): (&str, &str),
     ) -> Result<u64, AdjustmentError> {
         let act = EntryKind::Grant { id: id.into(), wallet, amount, note: note.into(), by: by.into() };
-        self.submit_adjustment(account, act, vec![format!("grant {id}")]).await
+        self.record_grant(account, act, None).await
     }
 
-    /// Corrects a charge or a grant: reverses it and records another amount.
+    /// Records a grant, and its entry of the audit log in the same commit.
     ///
     /// # Errors
     /// Returns the errors of [`AdjustmentError`].
-    pub async fn record_correction(&self, account: &str, act: EntryKind) -> Result<u64, AdjustmentError> {
+    pub async fn record_grant(
+        &self,
+        account: &str,
+        act: EntryKind,
+        audit: Option<AuditedChange>,
+    ) -> Result<u64, AdjustmentError> {
+        let EntryKind::Grant { id, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
+        let names = vec![format!("grant {id}")];
+        self.submit_adjustment(account, act, names, audit).await
+    }
+
+    /// Corrects a charge or a grant: reverses it and records another amount. The entry of the audit log is written in
+    /// the same commit.
+    ///
+    /// # Errors
+    /// Returns the errors of [`AdjustmentError`].
+    pub async fn record_correction(
+        &self,
+        account: &str,
+        act: EntryKind,
+        audit: Option<AuditedChange>,
+    ) -> Result<u64, AdjustmentError> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];
-        self.submit_adjustment(account, act, names).await
+        self.submit_adjustment(account, act, names, audit).await
     }
 
     async fn submit_adjustment(
@@ -288,6 +310,7 @@ impl Ledger {
         account: &str,
         act: EntryKind,
         names: Vec<String>,
+        audit: Option<AuditedChange>,
     ) -> Result<u64, AdjustmentError> {
         if self.is_failing() {
             return Err(AdjustmentError::StoreFailing);
@@ -298,6 +321,7 @@ impl Ledger {
             at: self.clock.unix_seconds(),
             act,
             names,
+            audit,
             reply: answer,
         };
         self.queue.push(WriteOp::Adjustment(Box::new(order)));

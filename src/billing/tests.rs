@@ -1,6 +1,7 @@
 //! Tests of the ledger on a store with injected faults: limits, refusals, and that nothing is lost or written twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod audits;
 mod chains;
 mod days;
 mod exports;

@@ -3,8 +3,12 @@
 use super::balance::AccountBalance;
 use super::fenced_outcomes::FencedOutcomes;
 use penstock_ledger::EntryKind;
+use penstock_storage::audit::AuditedChange;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
+
+/// Bytes of an entry of the audit log and of its head, without the names and the change.
+const AUDIT_OVERHEAD: usize = 1_024;
 
 /// Terms that charges refer to.
 #[derive(Debug)]
@@ -72,7 +76,27 @@ pub(super) struct AdminAdjustment {
     pub(super) act: EntryKind,
     /// Names that the entry uses; if another entry has used one of them, the adjustment is refused.
     pub(super) names: Vec<String>,
+    /// Entry of the audit log without the number of the ledger entry; `None` if the adjustment has none.
+    pub(super) audit: Option<AuditedChange>,
     pub(super) reply: mpsc::Sender<Result<u64, AdjustmentError>>,
+}
+
+impl AdminAdjustment {
+    /// Returns the entry of the audit log, with the number of the ledger entry.
+    pub(super) fn audit_entry(&self, number: u64) -> Option<AuditedChange> {
+        let mut audit = self.audit.clone()?;
+        if let Some(members) = audit.change.as_object_mut() {
+            members.insert("entry".to_owned(), number.into());
+        }
+        Some(audit)
+    }
+
+    /// Returns the upper limit of the bytes of the rows of the audit log.
+    pub(super) fn audit_bytes(&self) -> usize {
+        self.audit.as_ref().map_or(0, |audit| {
+            AUDIT_OVERHEAD + audit.who.len() + audit.target.len() + audit.change.to_string().len()
+        })
+    }
 }
 
 impl WriteOp {

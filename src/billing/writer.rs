@@ -205,6 +205,11 @@ impl LedgerWriter {
     }
 
     fn append_adjustment(&mut self, adjustment: AdminAdjustment) {
+        // An unreadable audit log must not keep charges from being written.
+        if adjustment.audit.is_some() && !self.store.is_audit_log_readable() {
+            adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
+            return;
+        }
         let Ok(corrected) = self.find_corrected_work(&adjustment.act) else {
             adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             return;
@@ -219,6 +224,7 @@ impl LedgerWriter {
         match seq {
             Some(seq) => {
                 self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
+                self.draft.row_bytes += adjustment.audit_bytes();
                 self.draft.adjustments.push(DraftedAdjustment { adjustment, seq, corrected });
             }
             None => {

@@ -89,11 +89,23 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
     pub fn apply(&self, batch: &Transaction, description: &AuditedChange) -> Result<(), StoreError> {
+        self.apply_all(batch, std::slice::from_ref(description))
+    }
+
+    /// Applies a transaction together with its audit entries.
+    ///
+    /// # Errors
+    /// Same as [`AuditLog::apply`].
+    pub(crate) fn apply_all(
+        &self,
+        batch: &Transaction,
+        descriptions: &[AuditedChange],
+    ) -> Result<(), StoreError> {
         let own = batch.operations().len();
         let mut left = MAX_ATTEMPTS;
         loop {
             left -= 1;
-            match self.store.apply(batch.clone().append(self.entry_operations(description)?)) {
+            match self.store.apply(batch.clone().append(self.entries_operations(descriptions)?)) {
                 // A concurrent audit entry is retried; a failed guard of the caller is returned.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
@@ -106,20 +118,26 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::get`].
     pub(crate) fn entry_operations(&self, description: &AuditedChange) -> Result<Transaction, StoreError> {
+        self.entries_operations(std::slice::from_ref(description))
+    }
+
+    /// Returns the operations that write the next entries, like [`AuditLog::entry_operations`].
+    fn entries_operations(&self, descriptions: &[AuditedChange]) -> Result<Transaction, StoreError> {
         let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
-        let head: AuditHead =
+        let mut head: AuditHead =
             row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
-        let number = head.number + 1;
-        let entry = versioned_json::encode(
-            WHAT,
-            &AuditEntry { number, previous: head.sum, description: description.clone() },
-        )?;
-        let next = versioned_json::encode(WHAT, &AuditHead { number, sum: hex(&Sha256::digest(&entry)) })?;
-        let batch = match row {
+        let mut batch = match row {
             Some(row) => Transaction::new().require_value(StoreTable::Audit, HEAD_KEY, row),
             None => Transaction::new().require_absent(StoreTable::Audit, HEAD_KEY),
         };
-        Ok(batch.put(StoreTable::Audit, HEAD_KEY, next).put(StoreTable::Audit, entry_key(number), entry))
+        for description in descriptions {
+            let (number, previous) = (head.number + 1, head.sum);
+            let entry = AuditEntry { number, previous, description: description.clone() };
+            let entry = versioned_json::encode(WHAT, &entry)?;
+            head = AuditHead { number, sum: hex(&Sha256::digest(&entry)) };
+            batch = batch.put(StoreTable::Audit, entry_key(number), entry);
+        }
+        Ok(batch.put(StoreTable::Audit, HEAD_KEY, versioned_json::encode(WHAT, &head)?))
     }
 
     /// Returns at most `limit` entries after the number `after`.

@@ -212,7 +212,7 @@ fn a_correction_of_another_members_charge_is_made_once() {
             by: "me".into(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(member.ledger.record_correction("acme", act))
+        runtime.block_on(member.ledger.record_correction("acme", act, None))
     };
     let made = correct(&members[1], "c1").unwrap();
     assert_eq!((chain_of(made), sequence_of(made)), (1, 1));

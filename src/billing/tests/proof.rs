@@ -23,9 +23,9 @@ fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
         by: "me".into(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let made = runtime.block_on(ledger.record_correction("acme", correct("c1"))).unwrap();
+    let made = runtime.block_on(ledger.record_correction("acme", correct("c1"), None)).unwrap();
     assert_eq!(
-        runtime.block_on(ledger.record_correction("acme", correct("c2"))),
+        runtime.block_on(ledger.record_correction("acme", correct("c2"), None)),
         Err(AdjustmentError::Duplicate(made))
     );
     assert_eq!(ledger.balance("acme").credits.amount, 970);

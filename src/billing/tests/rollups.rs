@@ -130,7 +130,7 @@ impl Operations {
         };
         let (reply, answered) = mpsc::channel();
         let (balance, names) = (ledger.account_balance("acme"), vec![format!("x {id}")]);
-        let order = AdminAdjustment { balance, at: self.at, act, names, reply };
+        let order = AdminAdjustment { balance, at: self.at, act, names, audit: None, reply };
         ledger.queue.push(WriteOp::Adjustment(Box::new(order)));
         answered.recv().unwrap().unwrap();
     }

@@ -101,6 +101,7 @@ impl LedgerWriter {
             balance_changes: std::mem::take(&mut draft.balance_changes).into_iter().collect(),
             names: std::mem::take(&mut draft.names),
             extra_rows: std::mem::take(&mut draft.rows),
+            audited: draft.adjustments.iter().filter_map(DraftedAdjustment::audit_entry).collect(),
             spent,
             credited,
             fences,

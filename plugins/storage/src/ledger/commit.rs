@@ -4,6 +4,7 @@ use super::key::{block_key, journal_key, month_key, name_key, tip_key};
 use super::{
     BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression,
 };
+use crate::audit::AuditedChange;
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowAddition, StoreError, StoreTable, Transaction};
 
@@ -81,6 +82,8 @@ pub struct LedgerCommit {
     pub credited: Vec<PoolAmount>,
     /// Rows that must have a given state; otherwise the commit fails.
     pub fences: Vec<RowFence>,
+    /// Entries of the audit log that are written with the commit. Only a commit with blocks may have some.
+    pub audited: Vec<AuditedChange>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
     /// Position of the writer's journal after the commit. Only a commit with blocks may have one.

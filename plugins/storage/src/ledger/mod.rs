@@ -52,6 +52,7 @@ pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
 use self::replica_comparison::{ExpectedReplica, compare_files};
+use crate::audit::AuditLog;
 use crate::{MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError};
 
 /// Maximum size of one block, in bytes.
@@ -223,7 +224,11 @@ impl LedgerStore {
         let mut lengths = self.month_lengths_after(&group.blocks)?;
         let batch = self.to_transaction(group, &lengths)?;
         let known = self.last_length.lock().take();
-        match self.store.apply(batch) {
+        let applied = match &*group.audited {
+            [] => self.store.apply(batch),
+            audited => AuditLog::new(self.store.clone()).apply_all(&batch, audited),
+        };
+        match applied {
             // The lengths may have been read after an earlier try.
             Err(StoreError::Guard { step }) if self.is_applied(group, step)? => {}
             Ok(()) => *self.last_length.lock() = lengths.pop().or(known),
@@ -231,6 +236,12 @@ impl LedgerStore {
         }
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
         Ok(AppendOutcome { replicated: copied })
+    }
+
+    /// Returns true if the head of the audit log can be read, on which commits with audit entries depend.
+    #[must_use]
+    pub fn is_audit_log_readable(&self) -> bool {
+        AuditLog::new(self.store.clone()).last_number().is_ok()
     }
 
     /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. While there are
