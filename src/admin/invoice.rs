@@ -16,6 +16,7 @@ use penstock_storage::invoices::InvoiceRecord;
 use penstock_usage::{PriceClass, RangeError, UsageRange};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Query parameters of an invoice.
@@ -110,7 +111,10 @@ pub(super) fn invoice_refusal(error: InvoiceError) -> ApiError {
 /// Returns the invoice as it would be issued now, without a number. Blocks.
 pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
     let InvoicePeriod { account, range } = period;
-    let figures = read_figures(&app.ledger.store, account, *range).map_err(invoice_refusal)?;
+    let mut figures = read_figures(&app.ledger.store, account, *range).map_err(invoice_refusal)?;
+    let credit_notes = app.stores.invoices.credit_notes(account).map_err(store_refusal)?;
+    let noted: BTreeSet<u64> = credit_notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
+    let removed = figures.remove_corrections(&noted);
     let record = app.stores.accounts.get(account).map_err(store_refusal)?;
     let name = record.map_or_else(|| account.clone(), |record| record.name);
     let live = app.config_snapshot();
@@ -130,6 +134,9 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
         members.insert("can_issue".to_owned(), (state == IssueState::Ready).into());
         members.insert("issue_state".to_owned(), state.name().into());
         members.insert("overlaps".to_owned(), other.map(|other| other.number).into());
+        if let Some(notes) = members.get_mut("notes").and_then(Value::as_array_mut).filter(|_| removed > 0) {
+            notes.push(format!("Corrections on credit notes are no part of this invoice: {removed}.").into());
+        }
     }
     Ok(invoice)
 }
@@ -218,37 +225,43 @@ fn party_json(party: &InvoiceParty) -> Value {
 
 /// Returns the lines of the charges, and a line for each correction, which names the corrected entry and its invoice.
 fn lines_json(figures: &InvoiceFigures, issued: &[InvoiceRecord]) -> Value {
-    let line = |(unit, sums): (&InvoiceUnit, &InvoiceSums), is_correction: bool| {
-        let mut row = Map::new();
-        row.insert("model".to_owned(), (&*unit.model).into());
-        row.insert("location".to_owned(), (&*unit.location).into());
-        row.insert("is_correction".to_owned(), is_correction.into());
-        row.insert("price_class".to_owned(), unit.class.map(PriceClass::name).into());
-        for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
-            row.insert(price_name(name), price.as_deref().into());
-        }
-        row.extend(sums_json(sums));
-        row
-    };
     let correction = |one: &CorrectionLine| {
-        let mut row = line((&one.unit, &one.sums), true);
         let invoice = one.corrects_day.as_deref().and_then(|day| invoice_of_day(issued, day));
-        let members = [
-            ("entry", one.entry.into()),
-            ("day", one.day.as_str().into()),
-            ("corrects_entry", one.corrects_entry.into()),
-            ("corrects_day", one.corrects_day.as_deref().into()),
-            ("corrects_invoice", invoice.map(|invoice| invoice.number.as_str()).into()),
-        ];
-        row.extend(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
-        Value::Object(row)
+        correction_json(one, invoice.map(|invoice| invoice.number.as_str()))
     };
-    let charges = figures.lines.iter().map(|charge| Value::Object(line(charge, false)));
+    let charges = figures.lines.iter().map(|charge| Value::Object(line_json(charge, false)));
     charges.chain(figures.corrections.iter().map(correction)).collect()
 }
 
+fn line_json((unit, sums): (&InvoiceUnit, &InvoiceSums), is_correction: bool) -> Map<String, Value> {
+    let mut row = Map::new();
+    row.insert("model".to_owned(), (&*unit.model).into());
+    row.insert("location".to_owned(), (&*unit.location).into());
+    row.insert("is_correction".to_owned(), is_correction.into());
+    row.insert("price_class".to_owned(), unit.class.map(PriceClass::name).into());
+    for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
+        row.insert(price_name(name), price.as_deref().into());
+    }
+    row.extend(sums_json(sums));
+    row
+}
+
+/// Returns the line of a correction of a charge that the invoice with this number has.
+pub(super) fn correction_json(one: &CorrectionLine, invoice: Option<&str>) -> Value {
+    let mut row = line_json((&one.unit, &one.sums), true);
+    let members = [
+        ("entry", one.entry.into()),
+        ("day", one.day.as_str().into()),
+        ("corrects_entry", one.corrects_entry.into()),
+        ("corrects_day", one.corrects_day.as_deref().into()),
+        ("corrects_invoice", invoice.into()),
+    ];
+    row.extend(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
+    Value::Object(row)
+}
+
 /// Returns the issued invoice with the charges of a day. ISO 8601 days are in the order of their texts.
-fn invoice_of_day<'i>(issued: &'i [InvoiceRecord], day: &str) -> Option<&'i InvoiceRecord> {
+pub(super) fn invoice_of_day<'i>(issued: &'i [InvoiceRecord], day: &str) -> Option<&'i InvoiceRecord> {
     issued.iter().find(|invoice| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day))
 }
 

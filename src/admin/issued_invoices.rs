@@ -7,6 +7,7 @@ use super::invoice::{self, InvoicePeriod, IssueState};
 use super::openapi::{answer_schema, list_schema};
 use super::request::{AdminRequest, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
+use crate::config::settings::InvoiceSettings;
 use crate::state::AppState;
 use penstock_core::calendar::{UtcDay, UtcMonth, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -25,6 +26,8 @@ const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", 
 /// Time after the end of a period within which its last charges are recorded, in seconds. Charges that a fleet member
 /// writes from its journal later than that, after a long outage, are missing in all invoices.
 const SETTLING_SECONDS: u64 = 3_600;
+/// Maximum number of times that the figures of a document are read, while others of its account are issued.
+pub(super) const MAX_TRIES: usize = 8;
 /// Number of hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;
 
@@ -48,7 +51,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || answer_schema(&invoice::INVOICE_MEMBERS)),
 ];
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
@@ -99,18 +102,40 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     blocking(move || issue_blocking(&app, &period, &asked)).await
 }
 
+/// Issues an invoice. If another document of the account is issued meanwhile, the figures are read again.
 fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) -> Result<Value, ApiError> {
     accounts::check_account_exists(&app.stores, &period.account)?;
     let (from, to) = (period.range.from.to_string(), period.range.to.to_string());
-    if let Some(stored) = read_issued(app, &period.account, &from, &to)? {
-        return Ok(stored);
+    for _ in 0..MAX_TRIES {
+        if let Some(stored) = read_issued(app, &period.account, &from, &to)? {
+            return Ok(stored);
+        }
+        if let Some(issued) = try_issue(app, period, asked)? {
+            return Ok(issued);
+        }
     }
+    Err(changed_meanwhile())
+}
+
+/// Returns the refusal of a document whose figures changed at each try.
+pub(super) fn changed_meanwhile() -> ApiError {
+    let message = "Another document of this account was issued at the same time; try again.";
+    ApiError::with_message(ErrorCode::Conflict, message)
+}
+
+/// Issues an invoice; `None` if another document of the account was issued meanwhile.
+fn try_issue(
+    app: &AppState,
+    period: &InvoicePeriod,
+    asked: &AdminRequest,
+) -> Result<Option<Value>, ApiError> {
     let live = app.config_snapshot();
     let settings = &live.settings.invoice;
     let Some(seller) = &settings.seller else {
         let message = "An invoice needs a seller: write `seller` in [invoice] of the configuration.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
     };
+    let documents = app.stores.invoices.document_count(&period.account).map_err(store_refusal)?;
     let preview = invoice::preview(app, period, asked.now)?;
     if preview.get("issue_state").and_then(Value::as_str) == Some(IssueState::Empty.name()) {
         let message = "Nothing was charged in this period, so there is nothing to invoice.";
@@ -119,8 +144,8 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     let draft =
         draft_record(&preview, series(seller.vat_id.as_deref().unwrap_or(&seller.name)), period, asked.now)?;
     let outcome = app.stores.invoices.issue(
-        &draft,
-        |sequence| format!("{}{}-{sequence:06}", settings.number_prefix, draft.year),
+        (&draft, documents),
+        |sequence| print_number(settings, draft.year, sequence),
         |record| issued_json(&preview, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": record.account, "from": record.from, "to": record.to });
@@ -128,7 +153,10 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
         },
     );
     match outcome.map_err(store_refusal)? {
-        IssueOutcome::Issued(record) | IssueOutcome::Existing(record) => read_document(app, &record),
+        IssueOutcome::Issued(record) | IssueOutcome::Existing(record) => {
+            read_document(app, &record).map(Some)
+        }
+        IssueOutcome::Changed => Ok(None),
         IssueOutcome::Overlapping(other) => {
             let message = format!(
                 "The invoice {} of this account has days in common with this period: {} to {}.",
@@ -143,6 +171,17 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     }
 }
 
+/// Returns the printed number of a document.
+pub(super) fn print_number(settings: &InvoiceSettings, year: u16, sequence: u64) -> String {
+    format!("{}{year}-{sequence:06}", settings.number_prefix)
+}
+
+/// Returns the year of a time, Unix seconds.
+pub(super) fn year_of(time: u64) -> Result<u16, ApiError> {
+    let month = UtcMonth::from_unix(time).to_string();
+    month.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))
+}
+
 /// Returns the record of an invoice that has no number yet.
 fn draft_record(
     preview: &Value,
@@ -150,9 +189,7 @@ fn draft_record(
     period: &InvoicePeriod,
     issued: u64,
 ) -> Result<InvoiceRecord, ApiError> {
-    let year = UtcMonth::from_unix(issued).to_string();
-    let year: u16 =
-        year.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    let year = year_of(issued)?;
     let text = |name: &str| {
         let text = preview.get(name).and_then(Value::as_str);
         text.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
@@ -205,7 +242,7 @@ pub(super) fn read_issued(
     found.map(|record| read_document(app, &record)).transpose()
 }
 
-fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiError> {
+pub(super) fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiError> {
     let document = app.stores.invoices.document(record).map_err(store_refusal)?;
     serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))
 }

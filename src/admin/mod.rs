@@ -9,6 +9,7 @@ mod auth_throttle;
 mod batches;
 mod carbon;
 pub mod corrections;
+mod credit_notes;
 mod credits;
 pub mod dangling_references;
 mod dashboard;

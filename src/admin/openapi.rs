@@ -116,6 +116,8 @@ fn parameter_schema(name: &str) -> Value {
         "group_by" => json!({ "type": "string", "default": "day",
             "description": "Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas." }),
         "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
+        "invoice" => json!({ "type": "string", "description": "Number of an issued invoice." }),
+        "number" => json!({ "type": "string", "description": "Number of an issued credit note." }),
         "flavor" => json!({ "enum": FLAVORS.iter().map(|flavor| flavor.name()).collect::<Vec<_>>(),
             "description": "Only this flavor; by default all of them." }),
         "needs" => {

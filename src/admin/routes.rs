@@ -3,8 +3,9 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, carbon, corrections, credits, dangling_references, files, grid,
-    invoice, issued_invoices, keys, latency, ledger_export, reload, routing, status, usage, users,
+    accounts, adjustments, audit, batches, carbon, corrections, credit_notes, credits, dangling_references,
+    files, grid, invoice, issued_invoices, keys, latency, ledger_export, reload, routing, status, usage,
+    users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
@@ -176,6 +177,7 @@ const ROUTES: &[&[AdminRoute]] = &[
     corrections::ROUTES,
     invoice::ROUTES,
     issued_invoices::ROUTES,
+    credit_notes::ROUTES,
     usage::ROUTES,
     users::ROUTES,
     batches::ROUTES,

@@ -143,6 +143,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),
+        "invoice" => describe_member("string", "Number of the invoice that is corrected."),
         "is_draft" => describe_member("boolean", "True until the invoice is issued."),
         "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
         "issue_state" => json!({ "enum": super::invoice::IssueState::ALL.map(super::invoice::IssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),

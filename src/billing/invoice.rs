@@ -1,20 +1,19 @@
 //! Figures of an invoice, computed from the usage rollups and grouped by unit price, key, day and location. Every
 //! grouping has the same total, which is equal to the sum of the ledger's entries. All calls block.
 
-use super::invoice_corrections::{CorrectionLine, corrections_in_hour};
+use super::invoice_corrections::{CorrectionLine, corrections_of_days};
 use super::invoice_prices::{price_class, prices_of_class};
 use crate::billing::report::ReportError;
 use crate::billing::rerate::load_terms;
-use crate::billing::rollups::query::{DayReader, for_each_rollup};
+use crate::billing::rollups::query::DayReader;
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
 use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{
-    PriceClass, RollupDimensions, UsageDay, UsageHour, UsageOutcome, UsageRange, UsageSums,
-};
+use penstock_usage::{PriceClass, RollupDimensions, UsageDay, UsageOutcome, UsageRange, UsageSums};
 use rust_decimal::Decimal;
 use serde_json::Value;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -44,6 +43,27 @@ impl InvoiceSums {
         self.embodied_g = self.embodied_g.saturating_add(other.embodied_g);
         self.contract_kwh = self.contract_kwh.saturating_add(other.contract_kwh);
         self.grid_renewable_kwh = self.grid_renewable_kwh.saturating_add(other.grid_renewable_kwh);
+    }
+
+    /// Subtracts the amounts of a correction, which has no other figures.
+    fn subtract_amounts(&mut self, correction: &Self) {
+        let (billed, other) = (&mut self.usage.billed, &correction.usage.billed);
+        billed.credits -= other.credits;
+        billed.energy -= other.energy;
+        billed.eur = billed.eur.saturating_sub(other.eur);
+    }
+}
+
+/// Subtracts the amounts of a correction from its group. A group without anything else is removed.
+fn subtract_from<K: Ord + Borrow<str>>(
+    groups: &mut BTreeMap<K, InvoiceSums>,
+    name: &str,
+    correction: &InvoiceSums,
+) {
+    let Some(sums) = groups.get_mut(name) else { return };
+    sums.subtract_amounts(correction);
+    if *sums == InvoiceSums::default() {
+        groups.remove(name);
     }
 }
 
@@ -193,29 +213,26 @@ pub fn read_figures(
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok(())
     })?;
-    for day in corrected {
-        for hour in corrected_hours(store, account, day)? {
-            figures.corrections.extend(corrections_in_hour(store, account, hour, &mut terms)?);
-        }
-    }
+    figures.corrections = corrections_of_days(store, account, &corrected, &mut terms)?;
     Ok(figures)
 }
 
-/// Returns the hours of a day with corrections of an account's charges.
-fn corrected_hours(
-    store: &LedgerStore,
-    account: &str,
-    day: UsageDay,
-) -> Result<BTreeSet<UsageHour>, ReportError> {
-    let mut hours = BTreeSet::new();
-    for_each_rollup(store, account, (day.first_hour(), day.next().first_hour()), |cell, _| {
-        hours.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
-        Ok::<_, ReportError>(())
-    })?;
-    Ok(hours)
-}
-
 impl InvoiceFigures {
+    /// Removes the corrections with these entry numbers, which another document has. Returns how many were removed.
+    pub fn remove_corrections(&mut self, entries: &BTreeSet<u64>) -> usize {
+        let (removed, left) = std::mem::take(&mut self.corrections)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| entries.contains(&one.entry));
+        self.corrections = left;
+        for one in &removed {
+            self.total.subtract_amounts(&one.sums);
+            subtract_from(&mut self.keys, &one.key, &one.sums);
+            subtract_from(&mut self.days, &one.day, &one.sums);
+            subtract_from(&mut self.locations, &one.unit.location, &one.sums);
+        }
+        removed.len()
+    }
+
     fn group_count(&self) -> usize {
         self.lines.len() + self.keys.len() + self.days.len() + self.locations.len()
     }

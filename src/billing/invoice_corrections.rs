@@ -5,10 +5,12 @@ use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, with_carbon};
 use super::invoice_prices::prices_of_class;
 use super::ledger_export::starts_in_month;
 use super::report::{ReportError, find_entry};
+use super::rollups::query::{DayReader, for_each_rollup};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{PriceClass, UsageHour, UsageSums, location_of};
+use penstock_usage::{PriceClass, UsageDay, UsageHour, UsageOutcome, UsageSums, location_of};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Number of seconds in an hour.
@@ -21,6 +23,8 @@ pub struct CorrectionLine {
     pub entry: u64,
     /// Day of the correction.
     pub day: String,
+    /// Public id of the key of the corrected charge.
+    pub key: Arc<str>,
     /// Number of the entry that is corrected.
     pub corrects_entry: u64,
     /// Day of the entry that is corrected; `None` if the ledger does not have it.
@@ -31,11 +35,60 @@ pub struct CorrectionLine {
     pub sums: InvoiceSums,
 }
 
-/// Reads the corrections of an account's charges in an hour.
+/// Reads the corrections of an account's charges from the first day up to the second, which is excluded, in the order of
+/// time.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub(super) fn corrections_in_hour(
+pub fn read_corrections(
+    store: &LedgerStore,
+    account: &str,
+    days: (UsageDay, UsageDay),
+) -> Result<Vec<CorrectionLine>, ReportError> {
+    let mut corrected = BTreeSet::new();
+    DayReader::open(store)?.for_each(account, days, |cell, _| {
+        let day = UsageDay::of_hour(cell.hour);
+        corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
+        Ok::<_, ReportError>(())
+    })?;
+    corrections_of_days(store, account, &corrected, &mut TermsCache::default())
+}
+
+/// Reads the corrections of an account's charges on the given days.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub(super) fn corrections_of_days(
+    store: &LedgerStore,
+    account: &str,
+    days: &BTreeSet<UsageDay>,
+    terms: &mut TermsCache,
+) -> Result<Vec<CorrectionLine>, ReportError> {
+    let mut found = Vec::new();
+    for day in days {
+        for hour in corrected_hours(store, account, *day)? {
+            found.extend(corrections_in_hour(store, account, hour, terms)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the hours of a day with corrections of an account's charges.
+fn corrected_hours(
+    store: &LedgerStore,
+    account: &str,
+    day: UsageDay,
+) -> Result<BTreeSet<UsageHour>, ReportError> {
+    let mut hours = BTreeSet::new();
+    for_each_rollup(store, account, (day.first_hour(), day.next().first_hour()), |cell, _| {
+        hours.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
+        Ok::<_, ReportError>(())
+    })?;
+    Ok(hours)
+}
+
+/// Reads the corrections of an account's charges in an hour.
+fn corrections_in_hour(
     store: &LedgerStore,
     account: &str,
     hour: UsageHour,
@@ -64,7 +117,7 @@ fn correction_line(
     entry: &LedgerEntry,
     terms: &mut TermsCache,
 ) -> Result<Option<CorrectionLine>, ReportError> {
-    let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
+    let EntryKind::Correct { of, key, .. } = &entry.kind else { return Ok(None) };
     let charge = find_entry(store, *of)?;
     let sold = charge.as_ref().and_then(|charge| match &charge.kind {
         EntryKind::Settle { wallet, sale, .. } => Some((*wallet, sale)),
@@ -88,6 +141,7 @@ fn correction_line(
     Ok(Some(CorrectionLine {
         entry: entry.seq,
         day: day(entry),
+        key: key.clone().unwrap_or_else(|| Arc::from("")),
         corrects_entry: *of,
         corrects_day: charge.as_ref().map(day),
         unit,

@@ -1,6 +1,7 @@
 //! Invoice of an account: page and downloads, on both sites.
 
 use super::answer::{ConsoleAnswer, refused_form_blocks};
+use super::credit_note::credit_blocks;
 use super::pages::PageContext;
 use penstock_console::pages as blocks;
 use penstock_console::{Block, CsvStyle};
@@ -99,10 +100,12 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
             let form = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
             let issue = notice.into_iter().chain(form);
             let list = Block::Table(blocks::issued_invoices_table(&issued, path));
+            let credits = credit_blocks(page, account, (&invoice, path)).await?;
             Ok(shown
                 .chain(issue)
                 .chain(blocks::invoice_blocks(&invoice, &names, path))
                 .chain([list])
+                .chain(credits)
                 .collect())
         }
         Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {

@@ -16,6 +16,7 @@ mod amount;
 mod answer;
 mod batches;
 mod confirmation;
+mod credit_note;
 pub mod dashboard;
 mod download_permits;
 mod exports;

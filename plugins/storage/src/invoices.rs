@@ -9,14 +9,18 @@
 //! | invoice | `a` account, first day | [`InvoiceRecord`] |
 //! | document | `d` account, first day, part | compressed bytes |
 //! | number | `n` series, year, number | key of the invoice |
-//! | account | `v` account | number of its invoices; serializes the check of its periods |
+//! | account | `v` account | number of its documents; serializes the checks of its periods and corrections |
+//!
+//! Credit notes are rows of their own, see [`credit_notes`].
+
+pub mod credit_notes;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::audit::{AuditLog, AuditedChange};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
-use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, Transaction};
+use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, StoredRow, Transaction};
 
 const WHAT: &str = "an invoice";
 const TABLE: StoreTable = StoreTable::Invoices;
@@ -72,6 +76,8 @@ pub enum IssueOutcome {
     Existing(InvoiceRecord),
     /// Invoice of another period that has days in common.
     Overlapping(InvoiceRecord),
+    /// Another document of the account was issued meanwhile: the figures must be read again.
+    Changed,
     /// Document that is too large to be stored.
     TooLarge,
 }
@@ -88,6 +94,13 @@ fn key(kind: u8, parts: &[&str]) -> Vec<u8> {
         key.extend_from_slice(part.as_bytes());
         key.push(0);
     }
+    key
+}
+
+/// Returns the key of the row of a number.
+fn number_key(series: &str, year: u16, sequence: u64) -> Vec<u8> {
+    let mut key = key(b'n', &[series, &year.to_string()]);
+    key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
@@ -110,17 +123,30 @@ impl InvoiceStore {
     /// Same as [`Store::scan`].
     pub fn list(&self, account: Option<&str>) -> Result<Vec<InvoiceRecord>, StoreError> {
         let prefix = account.map_or_else(|| vec![b'a'], |account| key(b'a', &[account]));
-        let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
+        self.rows(&prefix)?.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect()
+    }
+
+    /// Returns all rows whose keys start with `prefix`.
+    fn rows(&self, prefix: &[u8]) -> Result<Vec<StoredRow>, StoreError> {
+        let mut rows: Vec<StoredRow> = Vec::new();
         loop {
-            let page = self.store.scan(TABLE, &prefix, after.as_deref(), crate::MAX_PAGE_ROWS)?;
-            for row in &page.rows {
-                found.push(versioned_json::decode(WHAT, &row.value)?);
-            }
-            match page.rows.into_iter().next_back() {
-                Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(found),
+            let after = rows.last().map(|row| row.key.as_slice());
+            let page = self.store.scan(TABLE, prefix, after, crate::MAX_PAGE_ROWS)?;
+            let is_last = !page.more || page.rows.is_empty();
+            rows.extend(page.rows);
+            if is_last {
+                return Ok(rows);
             }
         }
+    }
+
+    /// Returns the number of documents that were issued for an account. A document is issued only if this number has not
+    /// changed since its figures were read, so that no correction is on two documents.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn document_count(&self, account: &str) -> Result<u64, StoreError> {
+        parse_count(self.store.get(TABLE, &key(b'v', &[account]))?.as_deref())
     }
 
     /// Returns the invoice of an account for exactly this period.
@@ -152,9 +178,17 @@ impl InvoiceStore {
     /// # Errors
     /// Returns `Corrupt` if a part is missing or damaged, and the errors of [`Store::get_many`].
     pub fn document(&self, record: &InvoiceRecord) -> Result<Vec<u8>, StoreError> {
+        self.read_document(record.parts, |part| document_key(record, part))
+    }
+
+    /// Reads a document from its parts, whose keys `part_key` returns.
+    fn read_document(
+        &self,
+        parts: usize,
+        part_key: impl Fn(usize) -> Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
         let corrupt = || StoreError::corrupt("the document of an invoice is incomplete".to_owned());
-        let keys: Vec<Vec<u8>> =
-            (0..record.parts.min(MAX_PARTS)).map(|part| document_key(record, part)).collect();
+        let keys: Vec<Vec<u8>> = (0..parts.min(MAX_PARTS)).map(part_key).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut compressed = Vec::new();
         for part in self.store.get_many(TABLE, &keys)? {
@@ -168,7 +202,8 @@ impl InvoiceStore {
         lz4_flex::block::decompress(block, size).map_err(|_| corrupt())
     }
 
-    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `complete`
+    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `documents` is the
+    /// number of documents of the account before the figures were read, see [`InvoiceStore::document_count`]; `complete`
     /// formats a number of the series as it is printed; `document` renders the document of the invoice with its number.
     ///
     /// # Errors
@@ -176,7 +211,7 @@ impl InvoiceStore {
     /// was written.
     pub fn issue(
         &self,
-        draft: &InvoiceRecord,
+        (draft, documents): (&InvoiceRecord, u64),
         complete: impl Fn(u64) -> String,
         document: impl Fn(&InvoiceRecord) -> Vec<u8>,
         change: impl Fn(&InvoiceRecord) -> AuditedChange,
@@ -186,13 +221,16 @@ impl InvoiceStore {
         loop {
             // Counters are read before the issued invoices: if another invoice is written in between, the guards on the
             // counters fail.
-            let counters = Counters::read(&*self.store, draft)?;
+            let counters = Counters::read(&*self.store, (&draft.series, draft.year), &draft.account)?;
             let issued = self.list(Some(&draft.account))?;
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
                 return Ok(IssueOutcome::Existing(same.clone()));
             }
             if let Some(other) = issued.iter().find(|one| one.has_days_of(&draft.from, &draft.to)) {
                 return Ok(IssueOutcome::Overlapping(other.clone()));
+            }
+            if counters.documents()? != documents {
+                return Ok(IssueOutcome::Changed);
             }
             let sequence = counters.next_number()?;
             let mut record = InvoiceRecord { sequence, number: complete(sequence), ..draft.clone() };
@@ -208,15 +246,21 @@ impl InvoiceStore {
     }
 }
 
-/// Counters that an invoice advances: the counter of its series, and the counter of its account. Each is a key and the
+/// Counters that a document advances: the counter of its series, and the counter of its account. Each is a key and the
 /// row as read.
 struct Counters([(Vec<u8>, Option<Vec<u8>>); 2]);
 
 impl Counters {
-    fn read(store: &dyn Store, draft: &InvoiceRecord) -> Result<Self, StoreError> {
+    fn read(store: &dyn Store, (series, year): (&str, u16), account: &str) -> Result<Self, StoreError> {
         let row = |key: Vec<u8>| store.get(TABLE, &key).map(|row| (key, row));
-        let series = row(key(b'c', &[&draft.series, &draft.year.to_string()]))?;
-        Ok(Self([series, row(key(b'v', &[&draft.account]))?]))
+        let series = row(key(b'c', &[series, &year.to_string()]))?;
+        Ok(Self([series, row(key(b'v', &[account]))?]))
+    }
+
+    /// Number of documents of the account.
+    fn documents(&self) -> Result<u64, StoreError> {
+        let [_, (_, account)] = &self.0;
+        parse_count(account.as_deref())
     }
 
     /// Next number of the series.
@@ -248,8 +292,7 @@ fn put_invoice(
     parts: Vec<Vec<u8>>,
 ) -> Result<Transaction, StoreError> {
     let invoice_key = key(b'a', &[&record.account, &record.from]);
-    let mut number_key = key(b'n', &[&record.series, &record.year.to_string()]);
-    number_key.extend_from_slice(&record.sequence.to_be_bytes());
+    let number_key = number_key(&record.series, record.year, record.sequence);
     let mut batch = batch
         .require_absent(TABLE, invoice_key.as_slice())
         .require_absent(TABLE, number_key.as_slice())

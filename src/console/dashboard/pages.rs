@@ -3,6 +3,7 @@
 use super::{HOLDERS, playground};
 use crate::console::answer::{ConsoleAnswer, download_answer, refused_form_blocks};
 use crate::console::batches::batches_page;
+use crate::console::credit_note;
 use crate::console::exports;
 use crate::console::file_download::FileDownload;
 use crate::console::invoice::{self, csv_style, key_names};
@@ -29,6 +30,10 @@ pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
         Box::pin(invoice::invoice_page(page, account(page), "/dashboard/invoice"))
     }),
+    PageDefinition::new("/dashboard/credit-note", "Credit note", HOLDERS, |page| {
+        Box::pin(credit_note::credit_note_page(page, account(page), "/dashboard/credit-note"))
+    })
+    .hidden_in_navigation(),
     PageDefinition::new("/dashboard/carbon", "Carbon report", HOLDERS, |page| {
         Box::pin(exports::carbon_page(page, "/dashboard/carbon", false))
     }),
@@ -64,6 +69,16 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
         path: "/dashboard/invoice.json",
         roles: HOLDERS,
         load: |page| Box::pin(invoice::invoice_json(page, account(page))),
+    },
+    DownloadDefinition {
+        path: "/dashboard/credit-note.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(credit_note::credit_note_csv(page, account(page))),
+    },
+    DownloadDefinition {
+        path: "/dashboard/credit-note.json",
+        roles: HOLDERS,
+        load: |page| Box::pin(credit_note::credit_note_json(page, account(page))),
     },
     DownloadDefinition {
         path: "/dashboard/files/{id}/content",

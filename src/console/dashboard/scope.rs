@@ -53,6 +53,8 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/statement", AccountRestriction::Query),
     route(&Method::GET, "/admin/invoice", AccountRestriction::Query),
     route(&Method::GET, "/admin/invoices", AccountRestriction::Query),
+    route(&Method::GET, "/admin/credit-note", AccountRestriction::Query),
+    route(&Method::GET, "/admin/credit-notes", AccountRestriction::Query),
     route(&Method::GET, "/admin/keys", AccountRestriction::Query),
     route(&Method::POST, "/admin/keys", AccountRestriction::Body),
     route(&Method::GET, "/admin/keys/{id}", KEY),

@@ -6,11 +6,13 @@ use crate::console::actions::{
 };
 use crate::console::amount::decimal_point;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
+use crate::console::invoice::ISSUERS;
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::Text;
 use penstock_console::pages::{
-    account_form, correction_blocks, correction_form, percent_encode, user_role_form,
+    account_form, correction_blocks, correction_form, credit_note_summary_blocks, percent_encode,
+    user_role_form,
 };
 use penstock_storage::users::UserRole::{Admin, Finance};
 use serde_json::{Value, json};
@@ -90,6 +92,36 @@ pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
             }),
             submit: "Correct",
             fields: &["id", "entry", "credits", "wallet", "note"],
+        })
+    },
+};
+
+/// Form that issues the credit note of an invoice.
+pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
+    path: "/console/accounts/{id}/invoice/credit",
+    roles: ISSUERS,
+    build: |request, id| {
+        let body = json!({ "account": id, "invoice": request.value("invoice") });
+        admin_call(Method::POST, "/admin/credit-notes".into(), body)
+    },
+    page: |_, id| format!("{}/invoice", account_path(id)),
+    show: |answer| completion_message("The credit note {0} was issued.", [member_text(answer, "number")]),
+    form: None,
+    confirm: |request, id| {
+        let invoice = request.value("invoice").to_owned();
+        Some(Confirmation {
+            question: "Issue the credit note of the invoice {0} of the account {1}? An issued credit note never changes.",
+            values: vec![Text::Data(invoice.clone()), Text::Data(id.to_owned())],
+            object: Some(ConfirmedObject::Described {
+                path: "/admin/credit-note".to_owned(),
+                query: vec![("account", id.to_owned()), ("invoice", invoice)],
+                describe: |note| ObjectDescription {
+                    blocks: credit_note_summary_blocks(note),
+                    fields: Vec::new(),
+                },
+            }),
+            submit: "Issue with the next number",
+            fields: &["invoice"],
         })
     },
 };

@@ -1,7 +1,8 @@
 //! Forms of the operators' console.
 
 use super::account_actions::{
-    CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, RESUME_ACCOUNT, SUSPEND_ACCOUNT, account_path,
+    CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, ISSUE_CREDIT_NOTE, RESUME_ACCOUNT, SUSPEND_ACCOUNT,
+    account_path,
 };
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
@@ -120,6 +121,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             })
         },
     },
+    ISSUE_CREDIT_NOTE,
     ActionDefinition {
         path: "/console/keys/{id}/revoke",
         roles: &[Admin],

@@ -5,7 +5,7 @@ use crate::console::batches::batches_page;
 use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
 use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::usage_page;
-use crate::console::{exports, invoice};
+use crate::console::{credit_note, exports, invoice};
 use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::{ApiError, ErrorCode};
@@ -33,6 +33,10 @@ pub const PAGES: &[PageDefinition] = &[
         .hidden_in_navigation(),
     PageDefinition::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
         Box::pin(account_invoice(page))
+    })
+    .hidden_in_navigation(),
+    PageDefinition::new("/console/accounts/{id}/credit-note", "Credit note of", MONEY, |page| {
+        Box::pin(account_credit_note(page))
     })
     .hidden_in_navigation(),
     PageDefinition::new("/console/ledger", "Ledger", MONEY, |page| {
@@ -70,6 +74,16 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
         load: |page| Box::pin(invoice::invoice_json(page, &page.id)),
     },
     DownloadDefinition {
+        path: "/console/accounts/{id}/credit-note.csv",
+        roles: MONEY,
+        load: |page| Box::pin(credit_note::credit_note_csv(page, &page.id)),
+    },
+    DownloadDefinition {
+        path: "/console/accounts/{id}/credit-note.json",
+        roles: MONEY,
+        load: |page| Box::pin(credit_note::credit_note_json(page, &page.id)),
+    },
+    DownloadDefinition {
         path: "/console/usage.csv",
         roles: EVERYONE,
         load: |page| Box::pin(exports::usage_csv(page, blocks::GATEWAY_DIMENSIONS)),
@@ -94,6 +108,11 @@ pub const DOWNLOADS: &[DownloadDefinition] = &[
 async fn account_invoice(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     invoice::invoice_page(page, &page.id, &format!("/console/accounts/{}/invoice", percent_encode(&page.id)))
         .await
+}
+
+async fn account_credit_note(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let path = format!("/console/accounts/{}/credit-note", percent_encode(&page.id));
+    credit_note::credit_note_page(page, &page.id, &path).await
 }
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

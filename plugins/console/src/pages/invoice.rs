@@ -53,7 +53,7 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks
 }
 
-fn is_draft(invoice: &Value) -> bool {
+pub(super) fn is_draft(invoice: &Value) -> bool {
     invoice.get("is_draft") != Some(&Value::Bool(false))
 }
 
@@ -83,8 +83,10 @@ fn key_label(id: &str, key_names: &BTreeMap<String, String>) -> String {
 }
 
 /// Sentences below the sums, filled with the names of the methods, grids and contracts.
-fn notes(invoice: &Value) -> Vec<Text> {
+pub(super) fn notes(invoice: &Value) -> Vec<Text> {
     const SENTENCES: &[&str] = &[
+        "Corrections on credit notes are no part of this invoice: {0}.",
+        "This document corrects the invoice {0} of {1}. A negative amount is credited to the customer.",
         "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. \
          Grid: {1}.",
         "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
@@ -114,7 +116,7 @@ pub(super) fn party(party: Option<&Value>) -> Vec<Text> {
 }
 
 /// Number of an invoice; a dash if it is a draft.
-fn number_of(invoice: &Value) -> &str {
+pub(super) fn number_of(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
 
@@ -190,7 +192,7 @@ pub(super) fn amount(row: &Value) -> Cell {
     }
 }
 
-fn lines_table(invoice: &Value) -> Table {
+pub(super) fn lines_table(invoice: &Value) -> Table {
     let row = |line: &Value| {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
         vec![
@@ -231,7 +233,7 @@ fn lines_table(invoice: &Value) -> Table {
     }
 }
 
-fn totals_table(invoice: &Value) -> Table {
+pub(super) fn totals_table(invoice: &Value) -> Table {
     let vat = Text::with("VAT, {0} %", [exact_text(invoice, "vat_percent", "")]);
     let row =
         |name: Text, member: &str| vec![Cell::text(name), Cell::number(exact_text(invoice, member, ""))];

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod carbon;
+mod credit_note;
 mod dashboard;
 mod exports;
 mod forms;
@@ -24,6 +25,10 @@ mod usage_step;
 
 pub use accounts::{account_blocks, accounts_blocks};
 pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
+pub use credit_note::{
+    credit_note_blocks, credit_note_summary_blocks, credit_notes_csv, credit_notes_table,
+    issue_credit_note_form,
+};
 pub use dashboard::{
     dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
 };

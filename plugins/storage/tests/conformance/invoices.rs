@@ -3,6 +3,7 @@
 use super::each_engine;
 use penstock_storage::Store;
 use penstock_storage::audit::{AuditLog, AuditedChange};
+use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord};
 use penstock_storage::invoices::{InvoiceRecord, InvoiceStore, IssueOutcome};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +34,14 @@ fn issue(store: &Arc<dyn Store>, draft: &InvoiceRecord, document: &[u8]) -> Issu
         change: serde_json::json!({}),
     };
     let number = |sequence| format!("PS-{}-{sequence:06}", draft.year);
-    InvoiceStore::new(store.clone()).issue(draft, number, |_| document.to_vec(), change).unwrap()
+    let invoices = InvoiceStore::new(store.clone());
+    loop {
+        let documents = invoices.document_count(&draft.account).unwrap();
+        match invoices.issue((draft, documents), number, |_| document.to_vec(), change).unwrap() {
+            IssueOutcome::Changed => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 fn issued(outcome: IssueOutcome) -> InvoiceRecord {
@@ -129,5 +137,59 @@ fn concurrent_issues_give_each_number_once_and_leave_no_gap() {
             .collect();
         let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
         assert_eq!((numbers.len(), distinct), (6, (1..=6).collect()));
+    });
+}
+
+fn credit_note(account: &str, entries: Vec<u64>) -> CreditNoteRecord {
+    CreditNoteRecord {
+        number: String::new(),
+        series: "s".to_owned(),
+        year: 2026,
+        sequence: 0,
+        account: account.to_owned(),
+        invoice: "PS-2026-000001".to_owned(),
+        issued: 2,
+        net_eur: "-1.00".to_owned(),
+        vat_eur: "-0.19".to_owned(),
+        total_eur: "-1.19".to_owned(),
+        entries,
+        parts: 0,
+    }
+}
+
+fn issue_note(store: &Arc<dyn Store>, draft: &CreditNoteRecord, documents: u64) -> CreditNoteOutcome {
+    let change = |record: &CreditNoteRecord| AuditedChange {
+        at: 1,
+        who: "fin".to_owned(),
+        what: "credit_note.issue".to_owned(),
+        target: record.number.clone(),
+        change: serde_json::json!({}),
+    };
+    let number = |sequence| format!("PS-2026-{sequence:06}");
+    let invoices = InvoiceStore::new(store.clone());
+    invoices.issue_credit_note((draft, documents), number, |_| b"a note".to_vec(), change).unwrap()
+}
+
+#[test]
+fn credit_notes_share_the_numbers_of_invoices_and_are_no_invoices() {
+    each_engine(|store| {
+        let invoices = InvoiceStore::new(store.clone());
+        issued(issue(store, &draft("s", 2026, "acme", "2026-01-01", "2026-01-31"), b"first"));
+        assert_eq!(invoices.document_count("acme").unwrap(), 1);
+        let note = credit_note("acme", vec![7, 9]);
+        assert_eq!(issue_note(store, &note, 0), CreditNoteOutcome::Changed);
+        let CreditNoteOutcome::Issued(record) = issue_note(store, &note, 1) else { panic!("not issued") };
+        assert_eq!((&*record.number, record.sequence, &*record.entries), ("PS-2026-000002", 2, &[7, 9][..]));
+        assert_eq!(invoices.credit_note_document(&record).unwrap(), b"a note");
+        assert_eq!(invoices.credit_notes("acme").unwrap(), [record]);
+        assert_eq!(invoices.credit_notes("acm").unwrap(), []);
+        assert_eq!(invoices.list(None).unwrap().len(), 1);
+        // The figures of an invoice that were read before the credit note may have its corrections.
+        let (second, change) =
+            (draft("s", 2026, "acme", "2026-02-01", "2026-02-28"), |_: &InvoiceRecord| panic!("written"));
+        let stale = invoices.issue((&second, 1), |_| String::new(), |_| Vec::new(), change);
+        assert_eq!(stale.unwrap(), IssueOutcome::Changed);
+        assert_eq!(issued(issue(store, &second, b"second")).sequence, 3);
+        assert_eq!(AuditLog::new(store.clone()).verify().unwrap(), None);
     });
 }

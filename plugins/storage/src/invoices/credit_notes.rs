@@ -1,0 +1,139 @@
+//! Issued credit notes: corrections of charges that an issued invoice has. They share the numbers of invoices.
+//!
+//! | row | key | value |
+//! |---|---|---|
+//! | credit note | `k` account, year and number | [`CreditNoteRecord`] |
+//! | document | `e` account, year and number, part | compressed bytes |
+
+use serde::{Deserialize, Serialize};
+
+use super::{Counters, InvoiceStore, TABLE, compress, key, number_key};
+use crate::audit::{AuditLog, AuditedChange};
+use crate::versioned_json::{self, MAX_ATTEMPTS};
+use crate::{StoreError, Transaction};
+
+const WHAT: &str = "a credit note";
+/// Maximum number of corrections of one credit note, so that its row is within the limits.
+pub const MAX_CORRECTIONS: usize = 2_000;
+
+/// Issued credit note. Amounts are exact text, and negative if the customer gets money back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreditNoteRecord {
+    /// Number as printed on the document.
+    pub number: String,
+    /// Name of the series of numbers: that of the corrected invoice.
+    pub series: String,
+    /// Year of the number.
+    pub year: u16,
+    /// Number in its series and year, from 1.
+    pub sequence: u64,
+    /// Id of the account.
+    pub account: String,
+    /// Number of the invoice that is corrected.
+    pub invoice: String,
+    /// Time of issue, Unix seconds.
+    pub issued: u64,
+    /// Net amount, EUR.
+    pub net_eur: String,
+    /// VAT, EUR.
+    pub vat_eur: String,
+    /// Sum of both, EUR.
+    pub total_eur: String,
+    /// Numbers of the ledger entries of the corrections.
+    pub entries: Vec<u64>,
+    /// Number of rows into which the stored document is split.
+    pub parts: usize,
+}
+
+/// Result of [`InvoiceStore::issue_credit_note`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreditNoteOutcome {
+    /// New credit note.
+    Issued(CreditNoteRecord),
+    /// Another document of the account was issued meanwhile: the corrections must be read again.
+    Changed,
+    /// Document that is too large to be stored.
+    TooLarge,
+}
+
+impl CreditNoteRecord {
+    /// Returns the part of the row keys that is the same for the credit note and its document.
+    fn row_key(&self, kind: u8) -> Vec<u8> {
+        key(kind, &[&self.account, &format!("{:04}-{:012}", self.year, self.sequence)])
+    }
+
+    fn document_key(&self, part: usize) -> Vec<u8> {
+        let mut key = self.row_key(b'e');
+        key.extend_from_slice(&u16::try_from(part).unwrap_or(u16::MAX).to_be_bytes());
+        key
+    }
+}
+
+impl InvoiceStore {
+    /// Returns the credit notes of an account in the order of their numbers.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`](crate::Store::scan).
+    pub fn credit_notes(&self, account: &str) -> Result<Vec<CreditNoteRecord>, StoreError> {
+        let rows = self.rows(&key(b'k', &[account]))?;
+        rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect()
+    }
+
+    /// Returns the document of a credit note, as it was issued.
+    ///
+    /// # Errors
+    /// Same as [`InvoiceStore::document`].
+    pub fn credit_note_document(&self, record: &CreditNoteRecord) -> Result<Vec<u8>, StoreError> {
+        self.read_document(record.parts, |part| record.document_key(part))
+    }
+
+    /// Issues a credit note with the next number of its series. `draft` has every field except the number; `documents` is
+    /// the number of documents of the account before its corrections were read, see [`InvoiceStore::document_count`].
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`](crate::Store::apply).
+    pub fn issue_credit_note(
+        &self,
+        (draft, documents): (&CreditNoteRecord, u64),
+        complete: impl Fn(u64) -> String,
+        document: impl Fn(&CreditNoteRecord) -> Vec<u8>,
+        change: impl Fn(&CreditNoteRecord) -> AuditedChange,
+    ) -> Result<CreditNoteOutcome, StoreError> {
+        let log = AuditLog::new(self.store.clone());
+        let mut left = MAX_ATTEMPTS;
+        loop {
+            let counters = Counters::read(&*self.store, (&draft.series, draft.year), &draft.account)?;
+            if counters.documents()? != documents {
+                return Ok(CreditNoteOutcome::Changed);
+            }
+            let sequence = counters.next_number()?;
+            let mut record = CreditNoteRecord { sequence, number: complete(sequence), ..draft.clone() };
+            let Some(parts) = compress(&document(&record)) else { return Ok(CreditNoteOutcome::TooLarge) };
+            record.parts = parts.len();
+            let batch = put_credit_note(counters.advance()?, &record, parts)?;
+            left -= 1;
+            match self.store.apply(batch.append(log.entry_operations(&change(&record))?)) {
+                Err(StoreError::Guard { .. }) if left > 0 => {}
+                applied => return applied.map(|()| CreditNoteOutcome::Issued(record)),
+            }
+        }
+    }
+}
+
+/// Adds the operations that write a credit note, its number and its document.
+fn put_credit_note(
+    batch: Transaction,
+    record: &CreditNoteRecord,
+    parts: Vec<Vec<u8>>,
+) -> Result<Transaction, StoreError> {
+    let (own, number) = (record.row_key(b'k'), number_key(&record.series, record.year, record.sequence));
+    let mut batch = batch
+        .require_absent(TABLE, own.as_slice())
+        .require_absent(TABLE, number.as_slice())
+        .put(TABLE, number, own.as_slice())
+        .put(TABLE, own, versioned_json::encode(WHAT, record)?);
+    for (index, part) in parts.into_iter().enumerate() {
+        batch = batch.put(TABLE, record.document_key(index), part);
+    }
+    Ok(batch)
+}
