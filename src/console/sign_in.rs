@@ -7,6 +7,7 @@ use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
+use crate::http::field_errors::{both, invalid_fields};
 use crate::storage::stores::Stores;
 use http::Method;
 use penstock_console::pages::{invitation_form, percent_encode, sign_in_form};
@@ -38,8 +39,7 @@ pub fn token_digest_hex(token: &str) -> String {
 impl Console {
     /// Returns the sign-in page, with the reason of a refusal if there is one.
     pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
-        let mut form = sign_in_form(self.site.root);
-        form.restore_values(&request.form, None);
+        let form = restored_form(sign_in_form(self.site.root), request, refused);
         let address = form.action.clone();
         self.form_page(request.language, &address, form, "", refused)
     }
@@ -71,6 +71,9 @@ impl Console {
 
     /// Signs a person in. An earlier session of the browser ends.
     pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+        if let Err(refusal) = check_filled(request) {
+            return Ok(self.sign_in_page(request, Some(&refusal)));
+        }
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
         if let Err(refusal) = self.throttle.acquire_attempt(&name, &host, self.app.clock.steady_now()) {
@@ -84,7 +87,7 @@ impl Console {
         let matches = run_blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
-            let refusal = ApiError::with_message(ErrorCode::InvalidKey, message);
+            let refusal = ApiError::with_message(ErrorCode::InvalidKey, message).with_param("password");
             return Ok(self.sign_in_page(request, Some(&refusal)));
         };
         if let Err(refusal) = self.check_role(&user) {
@@ -164,13 +167,11 @@ impl Console {
             ));
         }
         let chosen = request.field("password").to_owned();
-        let checked = password::check_length(&chosen).and_then(|()| {
-            let expected = "again: expected the same password";
-            if request.field("again") == chosen { Ok(()) } else { Err(ApiError::invalid("again", expected)) }
-        });
+        let is_repeated = request.field("again") == chosen;
+        let expected = || ApiError::invalid("again", "again: expected the same password");
+        let checked = both(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
         if let Err(refusal) = checked {
-            let mut form = invitation_form(self.site.root, token);
-            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            let form = restored_form(invitation_form(self.site.root, token), request, Some(&refusal));
             let query = format!("?invitation={}", percent_encode(token));
             return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
         }
@@ -212,6 +213,25 @@ impl Console {
         };
         Ok(answer.with_cookie(cookie(self.site, self.is_secure(), "", 0)))
     }
+}
+
+/// Checks that a name and a password were sent. A browser that checks forms sends both.
+///
+/// # Errors
+/// Returns 400 that names the empty fields.
+fn check_filled(request: &ConsoleRequest) -> Result<(), ApiError> {
+    let filled = |field: &'static str, expected: &'static str| {
+        if request.field(field).is_empty() { Err(ApiError::invalid(field, expected)) } else { Ok(()) }
+    };
+    both(filled("name", "Enter your name."), filled("password", "Enter your password."))?;
+    Ok(())
+}
+
+/// Returns a form with the values that were sent, except passwords, and with the messages of a refusal at their fields.
+fn restored_form(mut form: Form, request: &ConsoleRequest, refused: Option<&ApiError>) -> Form {
+    let fields = refused.map(invalid_fields).unwrap_or_default();
+    form.restore_values(&request.form, fields.iter().map(|(name, message)| (&**name, &**message)));
+    form
 }
 
 /// Returns the user with an open invitation of this digest.

@@ -51,6 +51,8 @@ pub(super) const ROWS: &[Translation] = &[
     ("Every provider of this model is at its limit; try again shortly.", "Alle Anbieter dieses Modells sind ausgelastet; versuchen Sie es gleich noch einmal.", "Tous les fournisseurs de ce modèle ont atteint leur limite ; réessayez sous peu."),
     ("The answer took too long, so the request was cancelled; nothing was charged.", "Die Antwort dauerte zu lange, daher wurde die Anfrage abgebrochen; es wurde nichts berechnet.", "La réponse a pris trop de temps : la requête a été annulée et rien n’a été facturé."),
     ("key: expected a key of this account.", "Schlüssel: erwartet wird ein Schlüssel dieses Kontos.", "Clé : une clé de ce compte est attendue."),
+    ("Enter your name.", "Geben Sie Ihren Namen ein.", "Saisissez votre nom."),
+    ("Enter your password.", "Geben Sie Ihr Passwort ein.", "Saisissez votre mot de passe."),
     ("again: expected the same password", "Erwartet wird dasselbe Passwort.", "Le même mot de passe est attendu."),
     ("This name and this password do not belong together.", "Name und Passwort passen nicht zusammen.", "Ce nom et ce mot de passe ne correspondent pas."),
     ("This form was sent by another site, so nothing was changed.", "Dieses Formular kam von einer anderen Website, daher wurde nichts geändert.", "Ce formulaire a été envoyé par un autre site : rien n’a été modifié."),
