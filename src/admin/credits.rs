@@ -1,4 +1,4 @@
-//! Admin requests for credits and energy: balances, verification, ledger pages and monthly statements. The CLI uses the
+//! Admin requests for credits and energy: balances, verification, ledger pages and statements. The CLI uses the
 //! same functions on a store that no gateway has open.
 
 use super::openapi::{answer_schema, schema_ref};
@@ -7,12 +7,13 @@ use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
 use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
 use crate::billing::entry_pages::parse_position;
-use crate::billing::report::{self, MonthlyStatement, ReportError};
+use crate::billing::report::{self, ReportError, StatementPeriod, UsageStatement};
 use crate::billing::rerate::recalculate_day;
 use crate::billing::{Ledger, format};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{StatementSums, UtcDay, UtcMonth};
+use penstock_usage::RangeError;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -52,24 +53,24 @@ pub async fn balances_json(ledger: &Ledger, account: Option<&str>) -> Result<Val
     Ok(json!({ "data": each.collect::<Vec<_>>() }))
 }
 
-/// Returns the statement of a month with its sums, as JSON.
+/// Returns the statement of a period with its sums, as JSON.
 #[must_use]
-pub fn statement_json(monthly: &MonthlyStatement) -> Value {
+pub fn statement_json(of_period: &UsageStatement) -> Value {
     let texts = |name: &str| -> BTreeSet<String> {
-        let each = monthly.terms.values().filter_map(|terms| terms.pointer(name).and_then(Value::as_str));
+        let each = of_period.terms.values().filter_map(|terms| terms.pointer(name).and_then(Value::as_str));
         each.map(str::to_owned).collect()
     };
-    let accounts = monthly.statement.accounts();
+    let accounts = of_period.statement.accounts();
     let each = accounts.iter().map(|name| {
-        let mut row = sums_json(&monthly.statement.account(name));
+        let mut row = sums_json(&of_period.statement.account(name));
         row.insert("account".to_owned(), (**name).into());
         let keys =
-            monthly.statement.account_rows(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
+            of_period.statement.account_rows(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
                 let mut members = sums_json(of);
                 members.insert("key".to_owned(), (**key).into());
                 Value::Object(members)
             });
-        let models = monthly.statement.models(name).map(|(model, of)| {
+        let models = of_period.statement.models(name).map(|(model, of)| {
             let mut members = sums_json(of);
             members.insert("model".to_owned(), (**model).into());
             Value::Object(members)
@@ -79,14 +80,16 @@ pub fn statement_json(monthly: &MonthlyStatement) -> Value {
         Value::Object(row)
     });
     json!({
-        "month": monthly.month.to_string(),
+        "month": of_period.period.month().map(|month| month.to_string()),
+        "from": of_period.period.from.to_string(),
+        "to": of_period.period.to.to_string(),
         "accounts": each.collect::<Vec<_>>(),
         "boundary": "Operational energy at the buildings' meters, failed attempts included; carbon location-based, \
                      lifecycle factors; water on site and of generation. For the customer: scope 3, category 1.",
         "methodologies": texts("/methodology"),
         "grid_sources": texts("/grid/source"),
         "places": texts("/location"),
-        "terms": monthly.terms.iter().map(|(id, terms)| json!({ "id": &**id, "terms": terms })).collect::<Vec<_>>(),
+        "terms": of_period.terms.iter().map(|(id, terms)| json!({ "id": &**id, "terms": terms })).collect::<Vec<_>>(),
     })
 }
 
@@ -125,6 +128,32 @@ pub fn parse_month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
     text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(invalid))
 }
 
+/// Parses the period of a query for a statement: a month, or first and last day, of any length. Without a first day, it
+/// begins with the month of the last day; without a last day, it ends today.
+///
+/// # Errors
+/// Returns 400 with the invalid parameter.
+pub fn parse_period(
+    month: Option<&str>,
+    (from, to): (Option<&str>, Option<&str>),
+    now: u64,
+) -> Result<StatementPeriod, ApiError> {
+    if month.is_some() || (from.is_none() && to.is_none()) {
+        if from.is_some() || to.is_some() {
+            return Err(ApiError::invalid("month", "month: expected either a month, or from and to"));
+        }
+        return parse_month(month, now).map(StatementPeriod::of_month);
+    }
+    let refused = |error: RangeError| ApiError::invalid(error.parameter(), error.to_string());
+    let day = |text: Option<&str>, default: UtcDay, error| match text {
+        Some(text) => UtcDay::parse(text).ok_or_else(|| refused(error)),
+        None => Ok(default),
+    };
+    let to = day(to, UtcDay::from_unix(now), RangeError::To)?;
+    let from = day(from, UtcMonth::from_unix(to.start()).first_day(), RangeError::From)?;
+    if to < from { Err(refused(RangeError::Order)) } else { Ok(StatementPeriod { from, to }) }
+}
+
 /// Parses the day of a query; today by default.
 ///
 /// # Errors
@@ -140,8 +169,8 @@ pub const BALANCES_QUERY: [&str; 1] = ["account"];
 pub const RERATE_QUERY: [&str; 1] = ["day"];
 /// Query parameters of the ledger lines.
 pub const LINES_QUERY: [&str; 1] = ["after"];
-/// Query parameters of the request for a monthly statement.
-pub const STATEMENT_QUERY: [&str; 2] = ["month", "account"];
+/// Query parameters of the request for a statement.
+pub const STATEMENT_QUERY: [&str; 4] = ["month", "from", "to", "account"];
 /// Response members of a ledger verification.
 pub const VERIFICATION_MEMBERS: [&str; 8] =
     ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy", "checkpoint"];
@@ -151,8 +180,8 @@ pub const VERIFY_QUERY: [&str; 1] = ["checkpoint"];
 pub const RERATE_MEMBERS: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
 /// Response members of a statement.
-pub const STATEMENT_MEMBERS: [&str; 7] =
-    ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
+pub const STATEMENT_MEMBERS: [&str; 9] =
+    ["month", "from", "to", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 
 /// Routes that read the ledger.
 pub const ROUTES: &[AdminRoute] = &[
@@ -191,8 +220,8 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/statement",
         "statement",
-        "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key",
-        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
+        "Adds a period of any length up: requests, tokens, energy, carbon, water, EUR, by account and key",
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(statement(vault, ledger, asked))),
     )
     .with_query_parameters(&STATEMENT_QUERY)
     .with_response(200, || answer_schema(&STATEMENT_MEMBERS)),
@@ -234,12 +263,13 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }
 
-async fn monthly(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+async fn statement(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let month = parse_month(asked.query("month", &STATEMENT_QUERY)?, asked.now)?;
+    let value = |name: &str| asked.query(name, &STATEMENT_QUERY);
+    let period = parse_period(value("month")?, (value("from")?, value("to")?), asked.now)?;
     let account = requested_account(vault, ledger, asked, &STATEMENT_QUERY).await?;
-    let monthly = run_blocking(move || report::monthly_statement(&store, month, account.as_deref())).await?;
-    Ok(LedgerReply::Json(200, statement_json(&monthly)))
+    let found = run_blocking(move || report::statement(&store, period, account.as_deref())).await?;
+    Ok(LedgerReply::Json(200, statement_json(&found)))
 }
 
 pub(super) async fn run_blocking<T: Send + 'static>(

@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 
 /// Returns the schema of the member with this name; `null` if there is none.
 pub(super) fn member_schema(name: &str) -> Value {
-    account_member(name).or_else(|| ledger_member(name)).or_else(|| batch_member(name)).unwrap_or_default()
+    account_member(name)
+        .or_else(|| ledger_member(name))
+        .or_else(|| invoice_member(name))
+        .or_else(|| batch_member(name))
+        .unwrap_or_default()
 }
 
 fn describe_member(kind: &str, text: &str) -> Value {
@@ -98,6 +102,25 @@ fn batch_member(name: &str) -> Option<Value> {
     })
 }
 
+/// Members of invoices and credit notes.
+#[rustfmt::skip]
+fn invoice_member(name: &str) -> Option<Value> {
+    Some(match name {
+        "invoice" => describe_member("string", "Number of the invoice that is corrected."),
+        "is_draft" => describe_member("boolean", "True until the invoice is issued."),
+        "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
+        "issue_state" => json!({ "enum": super::invoice::IssueState::ALL.map(super::invoice::IssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
+        "overlaps" => nullable_member("string", "Number of the issued invoice that has days in common."),
+        "issued" => nullable_member("string", "Time of issue, RFC 3339."),
+        "seller" | "customer" => nullable_member("object", "Party of the invoice: `name`, `address` (lines), `vat_id`."),
+        "keys" | "days" | "locations" => json!({ "type": "array", "items": { "type": "object" }, "description": "Sums by key, day or location; each adds up to the total." }),
+        "net_eur" | "vat_eur" | "total_eur" => describe_member("string", "Amount in EUR, rounded to cents."),
+        "vat_percent" => describe_member("string", "VAT rate in percent."),
+        "notes" => text_list("Sentences below the sums: the operator's note, prices, methods of the footprint."),
+        _ => return None,
+    })
+}
+
 /// Members of the audit log, the ledger and the configuration.
 #[rustfmt::skip]
 fn ledger_member(name: &str) -> Option<Value> {
@@ -123,7 +146,8 @@ fn ledger_member(name: &str) -> Option<Value> {
         "balances" => text_list("Balances that are not the sum of their entries."),
         "checkpoint" => describe_member("string", "Number and SHA-256 of the last entry of each chain: `number:hash`, separated by commas."),
         "second_copy" => text_list("Differences of the second copy."),
-        "day" | "month" => describe_member("string", "Day or month, UTC."),
+        "day" => describe_member("string", "Day, UTC."),
+        "month" => nullable_member("string", "Month, UTC; `null` if the period is another one."),
         "charges" => describe_member("integer", "Number of charges of the day."),
         "charged" | "computed_again" => describe_member("object", "Sums in credits, kWh and EUR, as exact text."),
         "same" => describe_member("boolean", "True if every recomputed charge equals the recorded one."),
@@ -143,17 +167,6 @@ fn ledger_member(name: &str) -> Option<Value> {
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),
-        "invoice" => describe_member("string", "Number of the invoice that is corrected."),
-        "is_draft" => describe_member("boolean", "True until the invoice is issued."),
-        "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
-        "issue_state" => json!({ "enum": super::invoice::IssueState::ALL.map(super::invoice::IssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
-        "overlaps" => nullable_member("string", "Number of the issued invoice that has days in common."),
-        "issued" => nullable_member("string", "Time of issue, RFC 3339."),
-        "seller" | "customer" => nullable_member("object", "Party of the invoice: `name`, `address` (lines), `vat_id`."),
-        "keys" | "days" | "locations" => json!({ "type": "array", "items": { "type": "object" }, "description": "Sums by key, day or location; each adds up to the total." }),
-        "net_eur" | "vat_eur" | "total_eur" => describe_member("string", "Amount in EUR, rounded to cents."),
-        "vat_percent" => describe_member("string", "VAT rate in percent."),
-        "notes" => text_list("Sentences below the sums: the operator's note, prices, methods of the footprint."),
         "config" => describe_member("string", "Version of the running configuration."),
         "changes" => json!({ "type": "array", "items": { "type": "object" }, "description": "Changed keys of the configuration: `key`, `old` and `new`, `null` if not set; secrets are `***`." }),
         "more_changes" => describe_member("integer", "Number of changed keys beyond the 200 listed."),

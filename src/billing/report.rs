@@ -3,7 +3,7 @@
 use super::entry_merge::{EntryMerge, chain_starts};
 use super::rerate::load_terms;
 use penstock_core::entry_number::sequence_of;
-use penstock_ledger::{EntryKind, HashChain, LedgerEntry, Statement, UtcMonth, lines};
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, Statement, UtcDay, UtcMonth, lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
 use serde_json::Value;
@@ -71,54 +71,90 @@ fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Ar
     }))
 }
 
-/// Statement of a month, and the terms of its charges.
-pub struct MonthlyStatement {
-    /// Month of the statement.
-    pub month: UtcMonth,
-    /// Sums of the month.
+/// Days of a statement, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatementPeriod {
+    /// First day.
+    pub from: UtcDay,
+    /// Last day.
+    pub to: UtcDay,
+}
+
+impl StatementPeriod {
+    /// Returns the period of a month.
+    #[must_use]
+    pub fn of_month(month: UtcMonth) -> Self {
+        let last_second = month.next().first_day().start().saturating_sub(1);
+        Self { from: month.first_day(), to: UtcDay::from_unix(last_second) }
+    }
+
+    /// Returns the month that the period is; `None` for another period.
+    #[must_use]
+    pub fn month(self) -> Option<UtcMonth> {
+        let month = UtcMonth::from_unix(self.from.start());
+        (self == Self::of_month(month)).then_some(month)
+    }
+
+    /// Returns the months that have days of the period.
+    fn months(self) -> impl Iterator<Item = UtcMonth> {
+        let first = UtcMonth::from_unix(self.from.start());
+        let last = UtcMonth::from_unix(self.to.start());
+        std::iter::successors(Some(first), |month| Some(month.next())).take_while(move |month| *month <= last)
+    }
+}
+
+/// Statement of a period, and the terms of its charges.
+pub struct UsageStatement {
+    /// Days of the statement.
+    pub period: StatementPeriod,
+    /// Sums of the period.
     pub statement: Statement,
     /// Pricing terms of the charges, by their id.
     pub terms: BTreeMap<Arc<str>, Value>,
 }
 
-/// Computes the statement of a month for one account, or for all accounts if `account` is `None`. It is computed from
+/// Computes the statement of a period for one account, or for all accounts if `account` is `None`. It is computed from
 /// the rollups, or from the entries if the rollups are incomplete.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn monthly_statement(
+pub fn statement(
     store: &LedgerStore,
-    month: UtcMonth,
+    period: StatementPeriod,
     account: Option<&str>,
-) -> Result<MonthlyStatement, ReportError> {
+) -> Result<UsageStatement, ReportError> {
     if store.has_complete_rollups()? {
-        return super::rollups::query::monthly_statement(store, month, account);
+        return super::rollups::query::statement(store, period, account);
     }
-    statement_of_entries(store, month, account)
+    statement_of_entries(store, period, account)
 }
 
-/// Computes the statement of a month from its entries, for one account, or for all accounts if `account` is `None`.
+/// Computes the statement of a period from its entries, for one account, or for all accounts if `account` is `None`.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn statement_of_entries(
     store: &LedgerStore,
-    month: UtcMonth,
+    period: StatementPeriod,
     account: Option<&str>,
-) -> Result<MonthlyStatement, ReportError> {
+) -> Result<UsageStatement, ReportError> {
     let mut statement = Statement::default();
-    for_each_entry(store, month, |entry| {
-        if account.is_none_or(|name| *entry.account == *name) {
-            statement.add_entry(&entry);
-            if let Some(model) = corrected_model(store, &entry)? {
-                statement.add_model_correction(&entry, &model);
+    let (start, end) = (period.from.start(), period.to.next().start());
+    for month in period.months() {
+        for_each_entry(store, month, |entry| {
+            let is_wanted = account.is_none_or(|name| *entry.account == *name);
+            if is_wanted && start <= entry.at && entry.at < end {
+                statement.add_entry(&entry);
+                if let Some(model) = corrected_model(store, &entry)? {
+                    statement.add_model_correction(&entry, &model);
+                }
             }
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })?;
+    }
     let mut terms = BTreeMap::new();
     for id in statement.terms() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
-    Ok(MonthlyStatement { month, statement, terms })
+    Ok(UsageStatement { period, statement, terms })
 }

@@ -1,4 +1,4 @@
-//! `penstock statement`: sums of a month by account and key, for invoices and sustainability reports.
+//! `penstock statement`: sums of a period by account and key, for invoices and sustainability reports.
 
 use super::ConfigArgs;
 use super::credits::LedgerBackend;
@@ -20,6 +20,12 @@ pub struct StatementArgs {
     /// Month in UTC, such as 2026-11; by default the current one
     #[arg(long)]
     month: Option<String>,
+    /// First day in UTC, such as 2026-01-01, in place of a month; by default that of the month of the last day
+    #[arg(long, conflicts_with = "month")]
+    from: Option<String>,
+    /// Last day in UTC, in place of a month; by default today
+    #[arg(long, conflicts_with = "month")]
+    to: Option<String>,
     /// Only this account
     #[arg(long)]
     account: Option<String>,
@@ -46,14 +52,15 @@ enum StatementFormat {
 }
 
 /// Runs the command.
-pub fn run(monthly: &StatementArgs) -> Result<(), String> {
-    let style = CsvStyle::parse(monthly.separator.as_deref(), monthly.decimal.as_deref())
+pub fn run(statement: &StatementArgs) -> Result<(), String> {
+    let style = CsvStyle::parse(statement.separator.as_deref(), statement.decimal.as_deref())
         .map_err(|error| format!("--{}.", error.expected()))?;
-    let month = monthly.month.iter().map(|month| ("month", month.as_str()));
-    let account = monthly.account.iter().map(|account| ("account", account.as_str()));
-    let query: Vec<(&str, &str)> = month.chain(account).collect();
-    let answer = LedgerBackend::connect(&monthly.reached)?.get("/admin/statement", &query)?;
-    match monthly.format {
+    let StatementArgs { month, from, to, account, .. } = statement;
+    let optional = [("month", month), ("from", from), ("to", to), ("account", account)];
+    let query: Vec<(&str, &str)> =
+        optional.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+    let answer = LedgerBackend::connect(&statement.reached)?.get("/admin/statement", &query)?;
+    match statement.format {
         StatementFormat::Json => print_json(&answer),
         StatementFormat::Csv => print_stdout(&statement_csv(&answer, None, style)),
         StatementFormat::Table => print_stdout(&statement_text(&answer)),
@@ -65,9 +72,13 @@ fn accounts(answer: &Value) -> &[Value] {
 }
 
 fn statement_text(answer: &Value) -> String {
-    let mut text = format!("Statement of {}, by account and key\n", table_cell(answer, "month"));
+    let period = match answer.get("month").and_then(Value::as_str) {
+        Some(month) => month.to_owned(),
+        None => format!("{} to {}", table_cell(answer, "from"), table_cell(answer, "to")),
+    };
+    let mut text = format!("Statement of {period}, by account and key\n");
     if accounts(answer).is_empty() {
-        text.push_str("\nNothing is recorded in this month.\n");
+        text.push_str("\nNothing is recorded in this period.\n");
         return text;
     }
     let heading =
@@ -101,7 +112,7 @@ fn statement_text(answer: &Value) -> String {
             write!(text, "\nAccount {}\n{}", table_cell(account, "account"), format_table(&heading, &rows));
         let (credits, kwh) = (table_cell(account, "granted_credits"), table_cell(account, "granted_kwh"));
         if (credits.as_str(), kwh.as_str()) != ("0", "0") {
-            let _ = writeln!(text, "Granted in this month: {credits} credits, {kwh} kWh.");
+            let _ = writeln!(text, "Granted in this period: {credits} credits, {kwh} kWh.");
         }
         let counted = table_cell(account, "requests_counted_by_gateway");
         if counted != "0" {

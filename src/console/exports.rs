@@ -50,7 +50,7 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
 
 /// Returns the customer of a report, who issues it, and when, from the settings of invoices. The report of all accounts has
 /// no customer.
-fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
+pub fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
     let live = page.console.app.config_snapshot();
     let settings = &live.settings.invoice;
     let party = |party: &InvoiceParty| json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() });

@@ -1,9 +1,9 @@
 //! Reads rollups of a period. All calls block.
 
 use super::days::complete_until;
-use crate::billing::report::{MonthlyStatement, ReportError};
+use crate::billing::report::{ReportError, StatementPeriod, UsageStatement};
 use crate::billing::rerate::load_terms;
-use penstock_ledger::{Statement, UtcMonth};
+use penstock_ledger::Statement;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
     DayCells, RollupDimensions, RowError, UsageDay, UsageHour, UsageSums, account_prefix, add_to_statement,
@@ -157,16 +157,16 @@ pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> 
     }
 }
 
-/// Returns the statement of a month from its rollups, for one account, or for all accounts if `account` is `None`.
+/// Returns the statement of a period from its rollups, for one account, or for all accounts if `account` is `None`.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn monthly_statement(
+pub fn statement(
     store: &LedgerStore,
-    month: UtcMonth,
+    period: StatementPeriod,
     account: Option<&str>,
-) -> Result<MonthlyStatement, ReportError> {
-    let days = (month.first_day().into(), month.next().first_day().into());
+) -> Result<UsageStatement, ReportError> {
+    let days = (period.from.into(), UsageDay::from(period.to).next());
     let names = match account {
         Some(name) => vec![Arc::from(name)],
         None => account_names(store)?,
@@ -182,5 +182,5 @@ pub fn monthly_statement(
     for id in statement.terms() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
-    Ok(MonthlyStatement { month, statement, terms })
+    Ok(UsageStatement { period, statement, terms })
 }

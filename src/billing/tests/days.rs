@@ -3,11 +3,13 @@
 
 use super::rollups::{Operations, START, assert_equal_to_ledger};
 use super::*;
-use crate::billing::report::{ReportError, for_each_entry};
+use crate::billing::report::{
+    ReportError, StatementPeriod, UsageStatement, for_each_entry, statement_of_entries,
+};
 use crate::billing::rollups::days::{DayBuild, build_days, complete_until};
-use crate::billing::rollups::query::{DayReader, for_each_rollup};
+use crate::billing::rollups::query::{self, DayReader, for_each_rollup};
 use crate::billing::rollups::rebuild;
-use penstock_ledger::{LedgerEntry, UtcMonth};
+use penstock_ledger::{LedgerEntry, UtcDay, UtcMonth};
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{Fleet, SharedFleet};
 use penstock_storage::ledger::ChainClaim;
@@ -94,6 +96,20 @@ fn assert_periods(store: &LedgerStore, random: &mut StdRng) {
     }
 }
 
+/// Checks the statements of random periods against the entries.
+fn assert_statements(store: &LedgerStore, random: &mut StdRng) {
+    for account in [None, Some("acme")] {
+        let day = |number: u64| UtcDay::from_unix(START + number * DAY);
+        let from = random.random_range(0..6);
+        let period = StatementPeriod { from: day(from), to: day(from + random.random_range(0..40)) };
+        let rows = |statement: UsageStatement| statement.statement.rows().collect::<Vec<_>>();
+        let entries = statement_of_entries(store, period, account).unwrap();
+        let rollups = query::statement(store, period, account).unwrap();
+        assert_eq!(rollups.terms, entries.terms, "{period:?}");
+        assert_eq!(rows(rollups), rows(entries), "{period:?}");
+    }
+}
+
 fn build(store: &LedgerStore, now: u64) -> Option<DayBuild> {
     build_days(store, now, now.to_string()).unwrap()
 }
@@ -134,6 +150,7 @@ fn any_period_is_equal_to_its_hours_and_to_the_ledger_whatever_is_written_after_
                 );
             }
             assert_periods(&book, &mut random);
+            assert_statements(&book, &mut random);
         }
         members.iter().for_each(|(ledger, _)| ledger.close());
         assert_equal_to_ledger(&book);

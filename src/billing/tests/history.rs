@@ -31,7 +31,13 @@ fn a_history_is_charged_at_its_times_and_only_in_an_empty_ledger() {
     assert!(rebuild::verify(&ledger.store).unwrap().is_intact());
     let october = UtcMonth::from_unix(START);
     for (month, charges) in [(october, 60), (october.next(), 540)] {
-        let statement = report::statement_of_entries(&ledger.store, month, Some("acme")).unwrap().statement;
+        let statement = report::statement_of_entries(
+            &ledger.store,
+            report::StatementPeriod::of_month(month),
+            Some("acme"),
+        )
+        .unwrap()
+        .statement;
         assert_eq!(statement.rows().map(|row| row.sums.requests).sum::<u64>(), charges, "{month}");
     }
 }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::billing::carbon::{ReportedAccounts, read_carbon};
 use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_figures};
+use crate::billing::report::StatementPeriod;
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
 use crate::billing::write_op::LedgerAction;
@@ -177,7 +178,7 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
         let mut ledger = StatementSums::default();
         for month in months() {
             ledger.add(
-                &report::statement_of_entries(store, month, Some(account))
+                &report::statement_of_entries(store, StatementPeriod::of_month(month), Some(account))
                     .unwrap()
                     .statement
                     .account(account),
@@ -212,8 +213,9 @@ pub(super) fn assert_equal_to_ledger(store: &LedgerStore) {
     super::exports::assert_exports_equal_ledger(store, months());
     for month in months() {
         for account in [None, Some("acme"), Some("c c")] {
-            let entries = report::statement_of_entries(store, month, account).unwrap();
-            let rollups = query::monthly_statement(store, month, account).unwrap();
+            let period = StatementPeriod::of_month(month);
+            let entries = report::statement_of_entries(store, period, account).unwrap();
+            let rollups = query::statement(store, period, account).unwrap();
             assert_eq!(rows_of(&rollups.statement), rows_of(&entries.statement), "{month} {account:?}");
             assert_eq!(rollups.terms, entries.terms);
             for name in entries.statement.accounts() {

@@ -13,8 +13,7 @@ use crate::console::usage::usage_page;
 use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, percent_encode};
 use penstock_console::{Block, Text};
 use penstock_core::ApiError;
-use penstock_core::calendar::UtcMonth;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Definitions of all pages of the dashboard.
 pub const PAGES: &[PageDefinition] = &[
@@ -149,26 +148,40 @@ fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
     page.active.user.account.as_deref().unwrap_or_default()
 }
 
-/// Returns the month of the query, and its statement.
-async fn read_statement(page: &PageContext<'_>) -> Result<(String, Value), ApiError> {
-    let this_month = UtcMonth::from_unix(page.console.app.clock.unix_seconds()).to_string();
-    let month = page.request.query("month").unwrap_or(&this_month);
-    let statement = page.get("/admin/statement", &[("month", month)]).await?;
-    Ok((month.to_owned(), statement))
+/// Returns the statement of the period of the query: a month, or first and last day; the present month by default.
+async fn read_statement(page: &PageContext<'_>) -> Result<Value, ApiError> {
+    let given = ["month", "from", "to"].map(|name| (name, page.request.query(name).unwrap_or_default()));
+    let query: Vec<(&str, &str)> = given.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    page.get("/admin/statement", &query).await
+}
+
+/// Returns seller and customer of a statement. A customer that the configuration does not have has the name of the account.
+async fn statement_parties(page: &PageContext<'_>) -> Result<Value, ApiError> {
+    let account = account(page);
+    let mut parties = exports::report_parties(page, &json!({ "account": account }));
+    if parties.get("customer").is_none_or(Value::is_null) {
+        let record = page.get(&format!("/admin/accounts/{}", percent_encode(account)), &[]).await?;
+        let name = record.get("name").and_then(Value::as_str).unwrap_or(account);
+        if let Some(members) = parties.as_object_mut() {
+            members.insert("customer".to_owned(), json!({ "name": name }));
+        }
+    }
+    Ok(parties)
 }
 
 async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     const PATH: &str = "/dashboard/statement";
     match read_statement(page).await {
-        Ok((month, statement)) => {
-            let shown = [Block::Form(blocks::statement_month_form(PATH, &month))].into_iter();
-            Ok(shown
-                .chain(blocks::statement_blocks(&statement, &key_names(page, account(page)).await?, PATH))
-                .collect())
+        Ok(statement) => {
+            let day = |name: &str| statement.get(name).and_then(Value::as_str).unwrap_or_default();
+            let shown =
+                [Block::Form(blocks::statement_period_form(PATH, day("from"), day("to")))].into_iter();
+            let (parties, names) = (statement_parties(page).await?, key_names(page, account(page)).await?);
+            Ok(shown.chain(blocks::statement_blocks(&statement, &parties, &names, PATH)).collect())
         }
         Err(refusal) if refusal.param.is_some() => {
-            let mut form =
-                blocks::statement_month_form(PATH, page.request.query("month").unwrap_or_default());
+            let given = |name: &str| page.request.query(name).unwrap_or_default();
+            let mut form = blocks::statement_period_form(PATH, given("from"), given("to"));
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(refused_form_blocks(form, &refusal))
         }
@@ -178,17 +191,21 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
     let style = csv_style(page)?;
-    let (month, statement) = read_statement(page).await?;
+    let statement = read_statement(page).await?;
     let text = blocks::statement_csv(&statement, Some(&key_names(page, account(page)).await?), style);
-    Ok(ConsoleAnswer::file_answer(
-        "text/csv; charset=utf-8",
-        format!("statement-{month}.csv"),
-        text.into_bytes(),
-    ))
+    let name = statement_file(&statement, "csv");
+    Ok(ConsoleAnswer::file_answer("text/csv; charset=utf-8", name, text.into_bytes()))
 }
 
 async fn statement_json(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
-    let (month, statement) = read_statement(page).await?;
+    let statement = read_statement(page).await?;
     let text = serde_json::to_vec_pretty(&statement).unwrap_or_default();
-    Ok(ConsoleAnswer::file_answer("application/json", format!("statement-{month}.json"), text))
+    Ok(ConsoleAnswer::file_answer("application/json", statement_file(&statement, "json"), text))
+}
+
+/// Returns the file name of a statement, with its month or its days.
+fn statement_file(statement: &Value, ending: &str) -> String {
+    let member = |name: &str| statement.get(name).and_then(Value::as_str);
+    let days = || format!("{}-{}", member("from").unwrap_or_default(), member("to").unwrap_or_default());
+    format!("statement-{}.{ending}", member("month").map_or_else(days, str::to_owned))
 }

@@ -92,12 +92,12 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
 }
 
 /// Returns the first second of a day, RFC 3339.
-fn start_of(day: &str) -> String {
+pub(super) fn start_of(day: &str) -> String {
     format!("{day}T00:00:00Z")
 }
 
 /// Returns the first second after a day, RFC 3339.
-fn end_of(day: &str) -> String {
+pub(super) fn end_of(day: &str) -> String {
     penstock_core::calendar::UtcDay::parse(day)
         .map_or_else(String::new, |day| start_of(&day.next().to_string()))
 }

@@ -55,7 +55,7 @@ pub use reference::{operation_blocks, reference_blocks, schema_blocks};
 pub use routing::{
     ROUTING_FIELDS, ROUTING_PATH, past_request_blocks, past_request_form, routing_blocks, routing_form,
 };
-pub use statement::{key_names, statement_blocks, statement_csv, statement_month_form};
+pub use statement::{key_names, statement_blocks, statement_csv, statement_period_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
 pub use usage_step::UsageStep;
 

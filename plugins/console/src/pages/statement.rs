@@ -1,8 +1,9 @@
-//! Statement of a month for one account: page, form and CSV.
+//! Statement of a period for one account: page, form and CSV.
 
-use super::invoice::amount;
-use super::{exact_text, figure, percent_encode, quantity_cell, rows, text};
-use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
+use super::invoice::{amount, party};
+use super::invoice_csv::{end_of, start_of};
+use super::{day, exact_text, figure, percent_encode, quantity_cell, rows, text};
+use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
 use serde_json::{Value, json};
@@ -32,15 +33,32 @@ const COLUMNS: &[CsvColumn] = &[
     ("eur_rounded", true),
     ("granted_credits", true),
     ("granted_kwh", true),
+    ("period_start", false),
+    ("period_end", false),
 ];
 
-/// Form that selects the month of the statement page at `path`.
+/// Form that selects the period of the statement page at `path`.
 #[must_use]
-pub fn statement_month_form(path: &str, month: &str) -> Form {
-    let mut form = Form::new(path, "Month", "Show")
-        .with_field(Field::new("month", "Month, UTC").value(month).help("Such as 2026-11."));
+pub fn statement_period_form(path: &str, from: &str, to: &str) -> Form {
+    let mut form = Form::new(path, "Period", "Show")
+        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
+        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
     form.is_query = true;
     form
+}
+
+/// Seller and customer of a statement, and its account, period and date, as an invoice has them.
+fn head(statement: &Value, account: &Value, parties: &Value) -> Block {
+    let facts = vec![
+        Text::with("Account {0}", [text(account, "account").into()]),
+        Text::with("Period {0} to {1}", [day(statement, "from"), day(statement, "to")]),
+        Text::with("Date {0}", [Text::Time(text(parties, "created"))]),
+    ];
+    Block::Columns(vec![
+        ("Seller".into(), party(parties.get("issuer"))),
+        ("Customer".into(), party(parties.get("customer"))),
+        ("Statement".into(), facts),
+    ])
 }
 
 /// Returns the first account of a statement; an empty object if there is none.
@@ -49,18 +67,32 @@ fn account_of(statement: &Value) -> Value {
     first.cloned().unwrap_or_default()
 }
 
-/// Blocks of a statement: sums of the month by key and by model, with links to the downloads, which are below the page
-/// at `path`.
+/// Blocks of a statement: sums of the period by key and by model, with links to the downloads, which are below the page
+/// at `path`. `parties` are the `issuer`, the `customer` and the time of the statement (`created`).
 #[must_use]
-pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
+pub fn statement_blocks(
+    statement: &Value,
+    parties: &Value,
+    key_names: &BTreeMap<String, String>,
+    path: &str,
+) -> Vec<Block> {
     let account = account_of(statement);
-    let month = text(statement, "month");
+    let period = ["from", "to"].map(|name| percent_encode(&text(statement, name)));
     let link = |kind: &str, style: &str, name: &'static str| {
-        (format!("{path}.{kind}?month={}{style}", percent_encode(&month)), name.into())
+        let [from, to] = &period;
+        (format!("{path}.{kind}?from={from}&to={to}{style}"), name.into())
     };
-    let header = [month.clone().into(), text(&account, "account").into()];
+    let name_of_account = text(&account, "account").into();
+    let header = match statement.get("month").and_then(Value::as_str) {
+        Some(month) => Text::with("Statement {0}, account {1}", [month.to_owned().into(), name_of_account]),
+        None => {
+            let period = [day(statement, "from"), day(statement, "to"), name_of_account];
+            Text::with("Statement {0} to {1}, account {2}", period)
+        }
+    };
     let mut blocks = vec![
-        Block::RunningHeader(Text::with("Statement {0}, account {1}", header)),
+        Block::RunningHeader(header),
+        head(statement, &account, parties),
         Block::Tiles(tiles(&account)),
         Block::Links(vec![
             link("csv", "", "CSV, decimal point"),
@@ -153,7 +185,7 @@ fn sums_table(
             "EUR",
         ],
         rows,
-        empty_text: "Nothing is recorded in this month.",
+        empty_text: "Nothing is recorded in this period.",
         next: None,
         is_screen_only: false,
     }
@@ -180,7 +212,9 @@ pub fn statement_csv(
             if let Some(members) = row.as_object_mut() {
                 let key = members.get("key").and_then(Value::as_str);
                 let key_name = key.and_then(|id| key_names?.get(id)).cloned();
-                members.insert("month".to_owned(), json!(text(statement, "month")));
+                members.insert("month".to_owned(), json!(statement.get("month")));
+                members.insert("period_start".to_owned(), json!(start_of(&text(statement, "from"))));
+                members.insert("period_end".to_owned(), json!(end_of(&text(statement, "to"))));
                 members.insert("of".to_owned(), json!(kind));
                 members.insert("account".to_owned(), json!(text(account, "account")));
                 members.insert("key_name".to_owned(), json!(key_name));
@@ -212,7 +246,7 @@ mod tests {
         account["account"] = json!("acme");
         account["keys"] = json!([{ "key": "k1", "eur": "0.015", "requests": 1 }]);
         account["models"] = json!([{ "model": "m", "eur": "0.015", "requests": 1 }]);
-        json!({ "month": "2026-11", "accounts": [account] })
+        json!({ "month": "2026-11", "from": "2026-11-01", "to": "2026-11-30", "accounts": [account] })
     }
 
     #[test]
@@ -221,6 +255,22 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("month,of,account,key,model,requests,"), "{text}");
         assert!(lines[2].starts_with("2026-11,key,acme,k1,,1,"), "{text}");
+        assert!(lines[2].ends_with(",2026-11-01T00:00:00Z,2026-12-01T00:00:00Z"), "{text}");
+    }
+
+    #[test]
+    fn a_page_has_seller_customer_and_period() {
+        let parties = json!({ "issuer": { "name": "Seller SAS" }, "customer": { "name": "ACME" }, "created": "2027-01-02T00:00:00Z" });
+        let mut of_year = statement();
+        (of_year["month"], of_year["from"]) = (Value::Null, json!("2026-01-01"));
+        let blocks = statement_blocks(&of_year, &parties, &BTreeMap::new(), "/dashboard/statement");
+        let language = crate::Language::English;
+        let page = crate::Page::without_session("/", language, "/", "Statement", blocks).to_html();
+        for expected in
+            ["Seller SAS", "ACME", "Period 2026-01-01 to 2026-11-30", "csv?from=2026-01-01&#38;to=2026-11-30"]
+        {
+            assert!(page.contains(expected), "{expected} in {page}");
+        }
     }
 
     #[test]
@@ -252,6 +302,6 @@ mod tests {
     fn a_month_without_entries_has_a_heading_only() {
         let empty = json!({ "month": "2026-11", "accounts": [] });
         assert_eq!(statement_csv(&empty, None, CsvStyle::default()).lines().count(), 1);
-        assert!(!statement_blocks(&empty, &BTreeMap::new(), "/dashboard/statement").is_empty());
+        assert!(!statement_blocks(&empty, &json!({}), &BTreeMap::new(), "/dashboard/statement").is_empty());
     }
 }
