@@ -2,7 +2,7 @@
 //! changes that another person made meanwhile.
 
 use crate::dashboard::bench;
-use crate::harness::browser::{between, holder};
+use crate::harness::browser::{Browser, PASSWORD, between, holder};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,6 +121,41 @@ async fn a_refusal_is_in_the_language_of_the_page_and_names_no_member_of_the_api
     }
     let rejected = browser.post("/dashboard/sign-in", &[("name", "ada.l"), ("password", "wrong")]).await;
     assert!(rejected.text().contains("value=\"ada.l\""), "the typed name stays: {}", rejected.text());
+    assert!(rejected.text().contains("id=\"error-password\""), "the reason is at the field");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_sign_in_or_invitation_marks_every_field_and_keeps_no_password() {
+    let (_provider, running) = bench().await;
+    let mut browser = Browser::at_dashboard(&running);
+    let marked =
+        |page: &str| ["name", "password", "again"].map(|name| page.contains(&format!("id=\"error-{name}\"")));
+    for (name, password, expected) in [
+        ("", "", [true, true, false]),
+        ("ada.l", "", [false, true, false]),
+        ("", "a typed password", [true, false, false]),
+    ] {
+        let refused = browser.post("/dashboard/sign-in", &[("name", name), ("password", password)]).await;
+        assert_eq!(refused.status, 400);
+        let page = refused.text();
+        assert_eq!(marked(&page), expected, "{page}");
+        assert!(page.contains(&format!("value=\"{name}\"")) && !page.contains("a typed password"), "{page}");
+    }
+    let invite = json!({"name": "bob", "role": "account", "account": "acme"});
+    let invited = running.admin().post("/admin/users", &invite).await.json();
+    let path = format!("/dashboard/invitation/{}", invited["invitation"].as_str().unwrap());
+    for (password, again, expected) in [
+        ("too short", "other", [false, true, true]),
+        ("too short", "too short", [false, true, false]),
+        (PASSWORD, "other", [false, false, true]),
+    ] {
+        let refused = browser.post(&path, &[("password", password), ("again", again)]).await;
+        assert_eq!(refused.status, 400);
+        let page = refused.text();
+        assert_eq!(marked(&page), expected, "{page}");
+        assert!(!page.contains("too short") && !page.contains(PASSWORD), "{page}");
+    }
+    assert_eq!(browser.post(&path, &[("password", PASSWORD), ("again", PASSWORD)]).await.status, 303);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -52,7 +52,7 @@ async fn ask(running: &Running, account: &str, requests: usize) -> (Client, Vec<
     (client, answers)
 }
 
-fn decimal(value: &Value) -> Decimal {
+pub fn decimal(value: &Value) -> Decimal {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text)).unwrap()
 }
@@ -186,24 +186,24 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
 
 /// Days counted back from the day on which a test began, so that a test may run over midnight.
 #[derive(Clone, Copy)]
-struct PastDays {
+pub struct PastDays {
     began: u64,
 }
 
 impl PastDays {
     /// Returns a day of the past, such as `2026-11-26`.
-    fn ago(self, days: u64) -> String {
+    pub fn ago(self, days: u64) -> String {
         UtcDay::from_unix(self.began - days * 86_400).to_string()
     }
 
     /// Returns a request for the invoice of a period, from and to so many days ago.
-    fn issue_request(self, account: &str, from: u64, to: u64) -> Value {
+    pub fn issue_request(self, account: &str, from: u64, to: u64) -> Value {
         json!({"account": account, "from": self.ago(from), "to": self.ago(to)})
     }
 }
 
 /// Gateway whose account `acme` has charges on each of the last six days.
-async fn bench_with_history() -> (Provider, Running, PastDays) {
+pub async fn bench_with_history() -> (Provider, Running, PastDays) {
     let (provider, running) = bench().await;
     let days = PastDays { began: running.gateway.app.clock.unix_seconds() };
     record_demo_history(&running.gateway.app, "acme", &"history".into()).await;

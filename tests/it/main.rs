@@ -57,6 +57,7 @@ mod console_reports;
 mod console_routing;
 mod context_window;
 mod crash_recovery;
+mod credit_notes;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod dashboard;
 mod dashboard_forms;

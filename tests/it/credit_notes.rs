@@ -1,0 +1,135 @@
+//! Credit notes over real sockets: corrections of an issued invoice's charges, each on one document only.
+
+use crate::billing::entries;
+use crate::harness::browser::{holder, signed_in};
+use crate::harness::gateway::Running;
+use crate::invoices::{bench_with_history, decimal};
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+/// Corrects the first charges of a day to nothing; returns the numbers of the corrections and the sum of the charges.
+async fn cancel_charges(running: &Running, day: &str, count: usize) -> (Vec<u64>, Decimal) {
+    let admin = running.admin();
+    let found = admin.get(&format!("/admin/ledger/entries?account=acme&from={day}&to={day}")).await.json();
+    let charges = found["data"].as_array().unwrap().iter().filter(|entry| entry["act"] == "settle");
+    let (mut made, mut sum) = (Vec::new(), Decimal::ZERO);
+    for charge in charges.take(count) {
+        let correct = json!({"entry": charge["entry"], "credits": 0});
+        let correction = admin.post("/admin/credits/correct", &correct).await;
+        assert_eq!(correction.status, 201, "{}", correction.text());
+        made.push(correction.json()["entry"].as_u64().unwrap());
+        sum += decimal(&charge["eur"]);
+    }
+    assert_eq!(made.len(), count);
+    (made, sum)
+}
+
+fn entries_of(document: &Value) -> Vec<u64> {
+    document["lines"].as_array().unwrap().iter().map(|line| line["entry"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_has_them() {
+    let (_provider, running, days) = bench_with_history().await;
+    let admin = running.admin();
+    let invoice = admin.post("/admin/invoices", &days.issue_request("acme", 4, 3)).await.json();
+    let number = invoice["number"].as_str().unwrap();
+    let ask = json!({"account": "acme", "invoice": number});
+    let nothing = admin.post("/admin/credit-notes", &ask).await;
+    assert_eq!((nothing.status, nothing.json()["error"]["param"].as_str()), (409, Some("invoice")));
+    let (made, sum) = cancel_charges(&running, &days.ago(3), 2).await;
+    // A correction of a charge that no invoice has is on no credit note.
+    let (other, _) = cancel_charges(&running, &days.ago(1), 1).await;
+    let today = days.ago(0);
+    let draft_of_today = format!("/admin/invoice?account=acme&from={today}&to={today}");
+    let before = admin.get(&draft_of_today).await.json();
+    let path = format!("/admin/credit-note?account=acme&invoice={number}");
+    let draft = admin.get(&path).await.json();
+    assert_eq!((&draft["number"], &draft["can_issue"]), (&Value::Null, &json!(true)), "{draft}");
+    let note = admin.post("/admin/credit-notes", &ask).await;
+    assert_eq!(note.status, 200, "{}", note.text());
+    let note = note.json();
+    assert_eq!(entries_of(&note), made);
+    assert_eq!(note["invoice"], invoice["number"]);
+    assert!(note["number"].as_str().unwrap().ends_with("-000002"), "the numbers of invoices: {note}");
+    for member in ["seller", "customer", "vat_percent", "from", "to"] {
+        assert_eq!(note[member], invoice[member], "{member}");
+    }
+    let net = -sum.round_dp(2);
+    let vat = (net * Decimal::new(55, 3)).round_dp(2);
+    assert_eq!((decimal(&note["net_eur"]), decimal(&note["total_eur"])), (net, net + vat), "{note}");
+    // The next invoice has the other correction only, and its groups add up.
+    let after = admin.get(&draft_of_today).await.json();
+    let corrections = |invoice: &Value| -> Vec<u64> {
+        let lines = invoice["lines"].as_array().unwrap().iter();
+        lines.filter_map(|line| line["entry"].as_u64()).collect()
+    };
+    assert_eq!((corrections(&before), corrections(&after)), ([made.clone(), other.clone()].concat(), other));
+    assert_eq!(decimal(&after["total"]["eur"]) - decimal(&before["total"]["eur"]), sum);
+    for rows in ["lines", "keys", "days", "locations"] {
+        let of_rows: Decimal = after[rows].as_array().unwrap().iter().map(|row| decimal(&row["eur"])).sum();
+        assert_eq!(of_rows, decimal(&after["total"]["eur"]), "{rows}: {after}");
+    }
+    assert!(after["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().ends_with(": 2.")));
+    // Nothing is left for another credit note; a later correction is on a further one.
+    assert_eq!(admin.post("/admin/credit-notes", &ask).await.status, 409);
+    let (made, _) = cancel_charges(&running, &days.ago(4), 1).await;
+    assert_eq!(entries_of(&admin.post("/admin/credit-notes", &ask).await.json()), made);
+    let list = admin.get("/admin/credit-notes?account=acme").await.json();
+    let numbers: Vec<&str> =
+        list["data"].as_array().unwrap().iter().map(|row| row["number"].as_str().unwrap()).collect();
+    assert!(numbers[0].ends_with("-000003") && numbers[1].ends_with("-000002"), "{list}");
+    let stored = admin.get(&format!("/admin/credit-note?account=acme&number={}", numbers[1])).await.json();
+    assert_eq!(stored, note);
+    for (query, param) in
+        [("account=acme&invoice=X", "invoice"), ("account=acme&number=X", "number"), ("invoice=X", "account")]
+    {
+        let refused = admin.get(&format!("/admin/credit-note?{query}")).await;
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (400, Some(param)),
+            "{query}"
+        );
+    }
+    let audit = admin.get("/admin/audit").await.text();
+    assert!(audit.contains("credit_note.issue"), "{audit}");
+    entries(&running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finance_issues_a_credit_note_on_the_page_of_the_invoice_and_the_account_holder_reads_it() {
+    let (_provider, running, days) = bench_with_history().await;
+    let (mut finance, own) =
+        (signed_in(&running, "fin", "finance").await, holder(&running, "ada", "acme").await);
+    let invoice = running.admin().post("/admin/invoices", &days.issue_request("acme", 4, 3)).await.json();
+    let number = invoice["number"].as_str().unwrap();
+    let page = "/console/accounts/acme/invoice";
+    let shown = format!("{page}?from={}&to={}", days.ago(4), days.ago(3));
+    assert!(!finance.get(&shown).await.text().contains(&format!("{page}/credit")), "nothing was corrected");
+    cancel_charges(&running, &days.ago(3), 1).await;
+    assert!(finance.get(&shown).await.text().contains(&format!("{page}/credit")));
+    let held = own.get(&format!("/dashboard/invoice?from={}&to={}", days.ago(4), days.ago(3))).await.text();
+    assert!(!held.contains("/credit\""), "{held}");
+    let token = finance.token(page).await;
+    let form = [("form_token", token.as_str()), ("invoice", number)];
+    let issued = finance.confirm(&format!("{page}/credit"), &form).await.text();
+    assert!(issued.contains("-000002 was issued"), "{issued}");
+    let note = number.replace("-000001", "-000002");
+    for (browser, path) in [(&finance, "/console/accounts/acme"), (&own, "/dashboard")] {
+        let list = browser.get(&format!("{path}/invoice")).await.text();
+        let link = format!("{path}/credit-note?number={note}");
+        assert!(list.contains(&format!("href=\"{link}\"")), "{list}");
+        let page = browser.get(&link).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        let page = page.text();
+        for text in [note.as_str(), number, "Example Hosting GmbH", "75001 Paris", "VAT, 5.5 %"] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        assert!(!page.contains("Draft") && !page.contains("<script>alert"), "{page}");
+        let csv = browser.get(&format!("{path}/credit-note.csv?number={note}")).await.text();
+        assert!(csv.starts_with("row,invoice,account,"), "{csv}");
+        assert!(csv.contains(&format!("line,{note},acme,")) && csv.contains(number), "{csv}");
+        let json = browser.get(&format!("{path}/credit-note.json?number={note}")).await.json();
+        assert_eq!(json["number"], note);
+    }
+}
