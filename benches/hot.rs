@@ -19,7 +19,7 @@ use penstock_core::{
 };
 use penstock_dialect::find_translator;
 use penstock_footprint::{
-    AttemptWork, EnergyProfile, METHODOLOGY, OfferFactors, ServiceSite, boundary_name, grid,
+    AttemptWork, EnergyProfile, METHODOLOGY_VERSION, OfferFactors, ServiceSite, boundary_name, grid,
 };
 use penstock_pricing::{BilledWork, PaymentSource, Tariff, compute_charge};
 use penstock_request_validation::{MessagesPurpose, RequestLimits};
@@ -243,7 +243,7 @@ fn bill(c: &mut Criterion) {
         location: "Paris, France",
         country: "FR",
         grid: GridInfo { source: "somebody", year: 2025, g_per_kwh: "31".parse().unwrap() },
-        methodology: METHODOLOGY,
+        methodology: METHODOLOGY_VERSION,
     });
     let credit = "0.01".parse().unwrap();
     let usage = TokenUsage { input: 512, cached: 128, output: 300, ..TokenUsage::default() };
@@ -252,7 +252,7 @@ fn bill(c: &mut Criterion) {
     group.bench_function("footprint, price, members", |bencher| {
         bencher.iter(|| {
             let usage = black_box(usage);
-            let work = AttemptWork::tokens(usage, Duration::from_secs(3));
+            let work = AttemptWork::from_tokens(usage, Duration::from_secs(3));
             let drawn = prepared.attempt_energy(&work, None).footprint();
             let billable = prepared.billable_kwh(&work, None);
             let charge = compute_charge(
@@ -337,7 +337,7 @@ fn money(c: &mut Criterion) {
             for portion in 0..rounds.div_ceil(PORTION) {
                 let begun = Instant::now();
                 for _ in 0..PORTION.min(rounds - portion * PORTION) {
-                    let need = bill.reserve_request(black_box(&most), false, 1, eur_per_credit);
+                    let need = bill.reserve_amounts(black_box(&most), false, 1, eur_per_credit);
                     let hold =
                         ledger.reserve("default", &key, "req_abcdefghijklmnopqrstuvwx", need, false).unwrap();
                     hold.settle(bill.settlement(black_box(&settled), &done, false));

@@ -11,7 +11,7 @@
 use bytes::Bytes;
 use penstock::admin::keys;
 use penstock::app::gateway::RunningGateway;
-use penstock::app::startup::fixed_source;
+use penstock::app::startup::fixed_config_loader;
 use penstock::batch::{LineClass, LineRequest, LineResponse};
 use penstock::billing::MAX_OUTCOMES;
 use penstock::config::{ResolveEnv, load_text};
@@ -55,9 +55,9 @@ async fn run() {
     );
     let settings =
         load_text("bench.toml", &toml, ResolveEnv { env: &|_| None }).expect("it is sane").settings;
-    log::configure(settings.log);
-    let gateway = RunningGateway::start(settings.clone(), fixed_source(settings)).await.unwrap();
-    let (_, key) = keys::create_demo(&gateway.app).await.unwrap();
+    log::apply_log_settings(settings.log);
+    let gateway = RunningGateway::start(settings.clone(), fixed_config_loader(settings)).await.unwrap();
+    let (_, key) = keys::create_demo_key(&gateway.app).await.unwrap();
     for round in 1..=3 {
         let requests = requests(*gateway.http_addresses.first().unwrap(), &key).await;
         let lines = lines(&gateway.app, &key, &folder.path().join(format!("{round}.jsonl"))).await;

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "what is made up here is well-formed")]
 #![allow(clippy::print_stdout, reason = "the figures are printed")]
 
-use penstock::billing::carbon::{ReportedAccounts, read_carbon};
-use penstock::billing::invoice::read_figures;
+use penstock::billing::carbon::{ReportedAccounts, read_carbon_figures};
+use penstock::billing::invoice::read_invoice_figures;
 use penstock::billing::report::ReportError;
 use penstock::billing::rollups::answer::{UsageQuery, read_usage};
 use penstock::billing::rollups::days::build_days;
@@ -30,7 +30,7 @@ const ROUNDS: usize = 9;
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), &StoreOptions::default()).unwrap();
+    let store = open(folder.path(), StoreOptions::default()).unwrap();
     let ledger = LedgerStore::open_read_only(store);
     let first = UtcDay::parse("2025-11-01").unwrap();
     fill(&ledger, UsageHour::from_unix(first.start()));
@@ -58,7 +58,7 @@ fn main() {
             drop(black_box(read_usage(&ledger, "acme", &by(names)).unwrap()))
         });
     }
-    report("invoice", || drop(black_box(read_figures(&ledger, "acme", range).unwrap())));
+    report("invoice", || drop(black_box(read_invoice_figures(&ledger, "acme", range).unwrap())));
     let one = ReportedAccounts::One("acme".to_owned());
     report("carbon report", || drop(black_box(read_carbon(&ledger, &one, range, || true).unwrap())));
 }

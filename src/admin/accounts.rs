@@ -2,9 +2,9 @@
 
 use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
+use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, changed_fields, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use super::version::{ExpectedVersion, version_of, with_version};
+use super::version::{ExpectedVersion, object_version, with_version};
 use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
 use crate::http::field_errors::FieldErrors;
 use crate::storage::stores::Stores;
@@ -19,14 +19,14 @@ pub const CREATE_MEMBERS: [&str; 3] = ["id", "name", "limits"];
 /// Request members that change an account.
 pub const CHANGE_MEMBERS: [&str; 4] = ["name", "state", "limits", "version"];
 /// Query parameters of the request that lists accounts.
-pub const LIST_QUERY: [&str; 2] = ["after", "limit"];
+pub const LIST_QUERY_PARAMETERS: [&str; 2] = ["after", "limit"];
 /// Maximum length of a new account's id.
 const MAX_ID_BYTES: usize = 64;
 
 /// Routes of accounts.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/accounts", "listAccounts", "Lists accounts", RouteHandler::Store(list))
-        .with_query_parameters(&LIST_QUERY)
+        .with_query_parameters(&LIST_QUERY_PARAMETERS)
         .with_response(200, || page_schema(schema_ref("Account"))),
     AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
         .with_body(&CREATE_MEMBERS, &["id"])
@@ -44,8 +44,11 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST_QUERY)?;
-    let page = vault.accounts.list(asked.query("after", &LIST_QUERY)?, limit).map_err(store_refusal)?;
+    let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
+    let page = vault
+        .accounts
+        .list(asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?, limit)
+        .map_err(store_error_response)?;
     let data: Vec<Value> = page.accounts.iter().map(account_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
@@ -63,7 +66,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     Ok(AdminResponse {
         status: 201,
         answer: account_json(&account),
-        cache_update: CacheUpdate::Account(Box::new(account)),
+        cache_update: KeyCacheUpdate::Account(Box::new(account)),
     })
 }
 
@@ -83,7 +86,7 @@ fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Resu
             ApiError::with_message(ErrorCode::Conflict, "There is an account of this id already.")
                 .with_param("id")
         }
-        error => store_refusal(error),
+        error => store_error_response(error),
     })
 }
 
@@ -93,7 +96,7 @@ pub(super) fn find_or_create(
     asked: &AdminRequest,
     id: &str,
 ) -> Result<(AccountRecord, bool), ApiError> {
-    if let Some(account) = vault.accounts.get(id).map_err(store_refusal)? {
+    if let Some(account) = vault.accounts.get(id).map_err(store_error_response)? {
         return Ok((account, false));
     }
     if !is_implicit(vault, id)? {
@@ -114,7 +117,8 @@ pub(super) fn find_or_create(
 /// Returns true if an account may be created implicitly: the default account, and accounts that keys of earlier
 /// versions name.
 fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
-    Ok(id == DEFAULT_ACCOUNT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
+    Ok(id == DEFAULT_ACCOUNT
+        || !vault.keys.list(Some(id), None, 1).map_err(store_error_response)?.keys.is_empty())
 }
 
 /// Checks that an account exists or may be created implicitly, so that a mistyped id is refused.
@@ -122,7 +126,7 @@ fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
 /// # Errors
 /// Returns 404 if the account does not exist, or the error of the store.
 pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiError> {
-    let there = vault.accounts.get(id).map_err(store_refusal)?.is_some() || is_implicit(vault, id)?;
+    let there = vault.accounts.get(id).map_err(store_error_response)?.is_some() || is_implicit(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
     if there {
         Ok(())
@@ -132,7 +136,8 @@ pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiEr
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let account = vault.accounts.get(&asked.id).map_err(store_refusal)?.ok_or_else(account_not_found)?;
+    let account =
+        vault.accounts.get(&asked.id).map_err(store_error_response)?.ok_or_else(account_not_found)?;
     Ok(AdminResponse::ok(account_json(&account)))
 }
 
@@ -148,7 +153,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     errors.finish()?;
     let expected = ExpectedVersion::parse(&fields)?;
     let changed = vault.accounts.change(&asked.id, |account| {
-        if !expected.matches(|| version_of(&account_to_json(account))) {
+        if !expected.matches(|| object_version(&account_to_json(account))) {
             return None;
         }
         let before = account_to_json(account);
@@ -166,19 +171,19 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         (before != after)
             .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))
     });
-    let account = changed.map_err(store_refusal)?.ok_or_else(account_not_found)?;
+    let account = changed.map_err(store_error_response)?.ok_or_else(account_not_found)?;
     expected.check("account")?;
     Ok(AdminResponse {
         status: 200,
         answer: account_json(&account),
-        cache_update: CacheUpdate::Account(Box::new(account)),
+        cache_update: KeyCacheUpdate::Account(Box::new(account)),
     })
 }
 
 /// Returns the JSON object of an account in responses, with its version.
 pub(super) fn account_json(account: &AccountRecord) -> Value {
     let fields = account_to_json(account);
-    let version = version_of(&fields);
+    let version = object_version(&fields);
     with_version(fields, version)
 }
 

@@ -75,14 +75,16 @@ async fn handle_grant(
     let GrantRequest { account, id, wallet, amount, note } = GrantRequest::read(&asked.body)?;
     check_account(vault, &account).await?;
     let wanted = LedgerAdjustment::grant(&account, wallet, amount);
-    let change = json!({ "id": id, unit(wallet): decimal_text(wallet, amount), "note": note });
+    let change = json!({ "id": id, amount_member_name(wallet): format_amount(wallet, amount), "note": note });
     let audit = asked.audit_entry("credits.grant", &account, change);
     let (by, note) = (asked.actor.as_str().into(), note.into());
     let act = EntryKind::Grant { id: id.as_str().into(), wallet, amount, note, by };
     let (status, entry) = match ledger.record_grant(&account, act, Some(audit)).await {
         Ok(entry) => (201, entry),
-        Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
-        Err(why) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
+        Err(AdjustmentError::Duplicate(entry)) => {
+            (200, check_existing_entry(ledger, entry, &id, &wanted).await?)
+        }
+        Err(why) => return Err(adjustment_error_response(why).with_detail("id", &*id)),
     };
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
@@ -103,7 +105,7 @@ impl LedgerAdjustment {
     }
 
     /// Converts a ledger movement. Returns `None` if it is neither a grant nor a correction.
-    pub(super) fn of_movement(account: &str, movement: &EntryKind) -> Option<Self> {
+    pub(super) fn from_entry_kind(account: &str, movement: &EntryKind) -> Option<Self> {
         let account = account.into();
         match movement {
             EntryKind::Grant { wallet, amount, .. } => {
@@ -118,12 +120,12 @@ impl LedgerAdjustment {
 
     /// Converts a ledger entry. Returns `None` if it is neither a grant nor a correction.
     fn of(entry: &LedgerEntry) -> Option<Self> {
-        Self::of_movement(&entry.account, &entry.kind)
+        Self::from_entry_kind(&entry.account, &entry.kind)
     }
 
     /// Returns a description for error messages, and the same as JSON for programs.
     fn describe(&self) -> (String, Value) {
-        let (unit, amount) = (unit(self.wallet), decimal_text(self.wallet, self.amount));
+        let (unit, amount) = (amount_member_name(self.wallet), format_amount(self.wallet, self.amount));
         let sentence = match self.of {
             None => format!("{amount} {unit} to {}", self.account),
             Some(of) => format!("{amount} {unit} in place of entry {of}"),
@@ -136,7 +138,7 @@ impl LedgerAdjustment {
 ///
 /// # Errors
 /// Returns 409 with both effects if they differ.
-pub(super) async fn existing_entry(
+pub(super) async fn check_existing_entry(
     ledger: &Ledger,
     entry: u64,
     id: &str,
@@ -145,7 +147,7 @@ pub(super) async fn existing_entry(
     let book = ledger.store.clone();
     let found = run_blocking(move || report::find_entry(&book, entry)).await?;
     let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
-        return Err(adjustment_refusal(AdjustmentError::Duplicate(entry)).with_detail("id", id));
+        return Err(adjustment_error_response(AdjustmentError::Duplicate(entry)).with_detail("id", id));
     };
     // An entry can be corrected only once, so the entry's existing correction may have another id.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
@@ -185,7 +187,7 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     for (id, wallet, amount) in DEMO_GRANTS {
         match ledger.grant(DEFAULT_ACCOUNT, id, wallet, amount, ("for trying things out", "the demo")).await {
             Ok(_) | Err(AdjustmentError::Duplicate(_)) => {}
-            Err(why) => return Err(adjustment_refusal(why).message.into_owned()),
+            Err(why) => return Err(adjustment_error_response(why).message.into_owned()),
         }
     }
     Ok(())
@@ -205,7 +207,7 @@ pub(super) async fn adjustment_json(
     Ok(balances)
 }
 
-pub(super) fn adjustment_refusal(why: AdjustmentError) -> ApiError {
+pub(super) fn adjustment_error_response(why: AdjustmentError) -> ApiError {
     match why {
         AdjustmentError::StoreFailing => ApiError::with_message(
             ErrorCode::StorageFull,
@@ -247,7 +249,7 @@ pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), 
 }
 
 /// Returns the member of requests and audit entries for an amount of a wallet.
-pub(super) const fn unit(wallet: Wallet) -> &'static str {
+pub(super) const fn amount_member_name(wallet: Wallet) -> &'static str {
     match wallet {
         Wallet::Credits => "credits",
         Wallet::Energy => "kwh",
@@ -255,7 +257,7 @@ pub(super) const fn unit(wallet: Wallet) -> &'static str {
 }
 
 /// Returns an amount of a wallet as an exact decimal number of credits or kWh.
-pub(super) fn decimal_text(wallet: Wallet, amount: i64) -> String {
+pub(super) fn format_amount(wallet: Wallet, amount: i64) -> String {
     format::to_decimal(wallet, amount).to_string()
 }
 

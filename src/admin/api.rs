@@ -1,7 +1,7 @@
 //! Admin API inside the process, as the admin listener and the console's sites call it.
 
 use super::dangling_references;
-use super::request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
+use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, LedgerReply};
 use super::routes::{self, RouteHandler, StoreHandler};
 use super::{runtime_fields, status};
 use crate::config::ConfigLoader;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use http::header;
 use http::uri::Authority;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_http_wire::host::{HostKind, KnownHosts};
+use penstock_http_wire::host::{HostKind, ServedHosts};
 use pingora_http::RequestHeader;
 use serde_json::Value;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl AdminApi {
 ///
 /// # Errors
 /// Returns 421 for any other name.
-pub(super) fn check_host(hosts: &KnownHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
+pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
     let known = |host: &str| !matches!(hosts.classify(host), HostKind::Unknown);
     let fields = head.headers.get_all(header::HOST).iter();
     let mut given = fields
@@ -115,8 +115,8 @@ pub async fn run_store_request(
             let _guard = app.key_write_lock.lock();
             let done = work(&app.stores, &asked)?;
             match &done.cache_update {
-                CacheUpdate::None => {}
-                CacheUpdate::Key(key, account) => {
+                KeyCacheUpdate::None => {}
+                KeyCacheUpdate::Key(key, account) => {
                     if let Some(account) = account {
                         app.key_cache.set_account(account);
                         app.notify_account_changed(&account.id);
@@ -124,7 +124,7 @@ pub async fn run_store_request(
                     app.key_cache.set_key(key);
                     app.notify_key_changed(&key.id);
                 }
-                CacheUpdate::Account(account) => {
+                KeyCacheUpdate::Account(account) => {
                     app.key_cache.set_account(account);
                     app.notify_account_changed(&account.id);
                 }

@@ -1,7 +1,7 @@
 //! Admin requests for the audit log.
 
-use super::openapi::{answer_schema, page_schema};
-use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::openapi::{page_schema, response_schema};
+use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Stores;
 use penstock_core::ApiError;
@@ -9,7 +9,7 @@ use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 
 /// Query parameters of the request that lists the audit log.
-pub const LIST_QUERY: [&str; 3] = ["after", "limit", "target"];
+pub const LIST_QUERY_PARAMETERS: [&str; 3] = ["after", "limit", "target"];
 /// Maximum number of pages that one request searches for the entries of a target.
 const MAX_SEARCHED_PAGES: usize = 100;
 
@@ -21,21 +21,23 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists changes with author and time",
         RouteHandler::Store(list),
     )
-    .with_query_parameters(&LIST_QUERY)
-    .with_response(200, || page_schema(answer_schema(&["number", "at", "who", "what", "target", "change"]))),
+    .with_query_parameters(&LIST_QUERY_PARAMETERS)
+    .with_response(200, || {
+        page_schema(response_schema(&["number", "at", "who", "what", "target", "change"]))
+    }),
     AdminRoute::get(
         "/admin/audit/verify",
         "verifyAudit",
         "Verifies the hash chain of the audit log",
         RouteHandler::Store(|vault, _| verify(vault)),
     )
-    .with_response(200, || answer_schema(&["good", "entries", "first_bad"])),
+    .with_response(200, || response_schema(&["good", "entries", "first_bad"])),
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST_QUERY)?;
-    let target = asked.query("target", &LIST_QUERY)?;
-    let mut after: u64 = match asked.query("after", &LIST_QUERY)? {
+    let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
+    let target = asked.query_parameter("target", &LIST_QUERY_PARAMETERS)?;
+    let mut after: u64 = match asked.query_parameter("after", &LIST_QUERY_PARAMETERS)? {
         None => 0,
         Some(text) => {
             text.parse().map_err(|_| ApiError::invalid("after", "after has to be the number of an entry."))?
@@ -44,7 +46,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     let mut data: Vec<Value> = Vec::new();
     let mut next = None;
     for _ in 0..MAX_SEARCHED_PAGES {
-        let page = vault.audit.list(after, limit).map_err(store_refusal)?;
+        let page = vault.audit.list(after, limit).map_err(store_error_response)?;
         let ours = page
             .entries
             .iter()
@@ -60,8 +62,8 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 }
 
 fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
-    let first_bad = vault.audit.verify().map_err(store_refusal)?;
-    let entries = vault.audit.last_number().map_err(store_refusal)?;
+    let first_bad = vault.audit.verify().map_err(store_error_response)?;
+    let entries = vault.audit.last_number().map_err(store_error_response)?;
     Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
 }
 

@@ -15,7 +15,7 @@ pub struct FailedAuthThrottle(Mutex<TokenBucket>);
 
 impl FailedAuthThrottle {
     /// Counts a failed attempt; returns the error response to the missing or invalid token.
-    pub fn refusal(&self, now: Duration) -> ApiError {
+    pub fn record_failed_attempt(&self, now: Duration) -> ApiError {
         let mut bucket = self.0.lock();
         if let Some(RetryAfter::After(wait)) = bucket.retry_after(FAILURES_PER_MINUTE, 1, now) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -38,11 +38,11 @@ mod tests {
     fn ten_failures_a_minute_get_401_and_the_rest_429() {
         let (tokens, now) = (FailedAuthThrottle::default(), Duration::from_secs(1_763_800_000));
         for _ in 0..10 {
-            assert_eq!(tokens.refusal(now).code, ErrorCode::InvalidKey);
+            assert_eq!(tokens.record_failed_attempt(now).code, ErrorCode::InvalidKey);
         }
-        let refusal = tokens.refusal(now);
+        let refusal = tokens.record_failed_attempt(now);
         assert_eq!((refusal.code, refusal.retry_after), (ErrorCode::RateLimited, Some(6)));
-        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, ErrorCode::InvalidKey);
-        assert_eq!(tokens.refusal(now + Duration::from_secs(6)).code, ErrorCode::RateLimited);
+        assert_eq!(tokens.record_failed_attempt(now + Duration::from_secs(6)).code, ErrorCode::InvalidKey);
+        assert_eq!(tokens.record_failed_attempt(now + Duration::from_secs(6)).code, ErrorCode::RateLimited);
     }
 }

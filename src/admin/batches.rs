@@ -1,7 +1,7 @@
 //! Batches of all accounts for the operator: list, show, cancel.
 
 use super::openapi::{page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::batch::api_object;
 use crate::state::AppState;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Query parameters of the request that lists batches.
-const LIST_QUERY: [&str; 4] = ["account", "state", "after", "limit"];
+const LIST_QUERY_PARAMETERS: [&str; 4] = ["account", "state", "after", "limit"];
 
 /// Names of the states of a batch.
 pub(super) const STATES: [&str; 5] = ["validating", "in_progress", "completed", "failed", "cancelled"];
@@ -48,7 +48,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the batches of all accounts",
         RouteHandler::Store(list),
     )
-    .with_query_parameters(&LIST_QUERY)
+    .with_query_parameters(&LIST_QUERY_PARAMETERS)
     .with_response(200, || page_schema(schema_ref("Batch"))),
     AdminRoute::get("/admin/batches/{id}", "getBatch", "Shows a batch", RouteHandler::Store(get))
         .with_response(200, || schema_ref("Batch")),
@@ -65,15 +65,19 @@ pub const ROUTES: &[AdminRoute] = &[
 /// of the page includes batches that the filter by state leaves out, so that a page never reads more than its limit
 /// from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST_QUERY)?;
-    let (account, state) = (asked.query("account", &LIST_QUERY)?, asked.query("state", &LIST_QUERY)?);
-    let (store, after) = (BatchStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
+    let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
+    let (account, state) = (
+        asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
+        asked.query_parameter("state", &LIST_QUERY_PARAMETERS)?,
+    );
+    let (store, after) =
+        (BatchStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let found = match account {
-        None => store.list_all(after, limit).map_err(store_refusal)?,
+        None => store.list_all(after, limit).map_err(store_error_response)?,
         Some(account) => {
-            let after = after.map(|id| store.get(id)).transpose().map_err(store_refusal)?.flatten();
+            let after = after.map(|id| store.get(id)).transpose().map_err(store_error_response)?.flatten();
             let after = after.filter(|record| record.account == account);
-            store.list(account, after.as_ref(), limit).map_err(store_refusal)?
+            store.list(account, after.as_ref(), limit).map_err(store_error_response)?
         }
     };
     let wanted = |record: &&BatchRecord| {
@@ -85,7 +89,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
+    let record = BatchStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(batch_json(&record.ok_or_else(batch_not_found)?)))
 }
 

@@ -2,11 +2,11 @@
 //! category 1, of one account or of all.
 
 use super::credits::requested_account;
-use super::invoice::{invoice_refusal, sums_json};
+use super::invoice::{invoice_error_response, sums_json};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
-use crate::billing::carbon::{ReportedAccounts, read_carbon};
+use crate::billing::carbon::{ReportedAccounts, read_carbon_figures};
 use crate::billing::invoice::InvoiceSums;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
@@ -96,9 +96,13 @@ fn report_schema() -> Value {
 
 async fn carbon(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
-    let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
-        .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
-    let with_accounts = asked.query("accounts", &QUERY)? == Some("true");
+    let range = UsageRange::parse(
+        asked.query_parameter("from", &QUERY)?,
+        asked.query_parameter("to", &QUERY)?,
+        asked.now,
+    )
+    .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+    let with_accounts = asked.query_parameter("accounts", &QUERY)? == Some("true");
     let accounts = match account {
         Some(name) => ReportedAccounts::One(name),
         None if with_accounts => ReportedAccounts::Each,
@@ -120,7 +124,7 @@ fn report(
     range: UsageRange,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Value, ApiError> {
-    let figures = read_carbon(store, accounts, range, is_wanted).map_err(invoice_refusal)?;
+    let figures = read_carbon_figures(store, accounts, range, is_wanted).map_err(invoice_error_response)?;
     let account = match accounts {
         ReportedAccounts::One(name) => Some(name),
         ReportedAccounts::Total | ReportedAccounts::Each => None,

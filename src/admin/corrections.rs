@@ -1,8 +1,8 @@
 //! Corrections of charges and grants in the ledger, and what a correction would change.
 
 use super::adjustments::{
-    LedgerAdjustment, adjustment_json, adjustment_refusal, decimal_text, existing_entry, parse_amount,
-    random_id, unit,
+    LedgerAdjustment, adjustment_error_response, adjustment_json, amount_member_name, check_existing_entry,
+    format_amount, parse_amount, random_id,
 };
 use super::credits::run_blocking;
 use super::input::RequestFields;
@@ -10,7 +10,7 @@ use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::{AdjustmentError, Ledger, report, rerate};
-use crate::http::field_errors::both;
+use crate::http::field_errors::combine_results;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
@@ -66,7 +66,7 @@ impl CorrectionRequest {
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry
             .ok_or_else(|| ApiError::invalid("entry", "entry has to be the number of a charge or a grant."));
-        let (entry, (_, wallet, instead)) = both(entry, parse_amount(body))?;
+        let (entry, (_, wallet, instead)) = combine_results(entry, parse_amount(body))?;
         let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
         Ok(Self {
             entry,
@@ -90,21 +90,21 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
     let facts = CorrectionFacts::of(&movement).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
     if facts.is_increase() && !allows_increase {
-        let (unit, most) = (unit(facts.wallet), decimal_text(facts.wallet, facts.previous));
+        let (unit, most) = (amount_member_name(facts.wallet), format_amount(facts.wallet, facts.previous));
         let message = format!(
             "{unit} has to be at most {most}, the amount of the entry; send `increase` as true for a higher one."
         );
         return Err(ApiError::invalid(unit, message));
     }
-    let wanted = LedgerAdjustment::of_movement(&account, &movement);
+    let wanted = LedgerAdjustment::from_entry_kind(&account, &movement);
     let audit = asked.audit_entry("credits.correct", &account, facts.audited());
     let id = facts.id;
     let (status, entry) = match (ledger.record_correction(&account, movement, Some(audit)).await, wanted) {
         (Ok(entry), _) => (201, entry),
         (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
-            (200, existing_entry(ledger, entry, &id, &wanted).await?)
+            (200, check_existing_entry(ledger, entry, &id, &wanted).await?)
         }
-        (Err(why), _) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
+        (Err(why), _) => return Err(adjustment_error_response(why).with_detail("id", &*id)),
     };
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
@@ -116,7 +116,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
 async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let mut body = Map::new();
     for name in PREVIEW_QUERY {
-        let Some(text) = asked.query(name, &PREVIEW_QUERY)? else { continue };
+        let Some(text) = asked.query_parameter(name, &PREVIEW_QUERY)? else { continue };
         let value = match name {
             "entry" => text.parse::<u64>().map_or_else(|_| json!(text), Value::from),
             _ => json!(text),
@@ -131,9 +131,9 @@ async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, A
         "account": &*account,
         "what": facts.kind,
         "wallet": facts.wallet.name(),
-        "previous": decimal_text(facts.wallet, facts.previous),
-        "new": decimal_text(facts.wallet, facts.new),
-        "difference": decimal_text(facts.wallet, facts.new - facts.previous),
+        "previous": format_amount(facts.wallet, facts.previous),
+        "new": format_amount(facts.wallet, facts.new),
+        "difference": format_amount(facts.wallet, facts.new - facts.previous),
         "is_increase": facts.is_increase(),
     });
     Ok(LedgerReply::Json(200, answer))
@@ -194,8 +194,8 @@ impl CorrectionFacts {
 
     /// Returns the change in the audit log. The number of the correction's entry is added when it is known.
     fn audited(&self) -> Value {
-        let amounts = [self.previous, self.new].map(|amount| decimal_text(self.wallet, amount));
-        json!({ "corrects": self.entry, "id": self.id, unit(self.wallet): amounts, "note": self.note })
+        let amounts = [self.previous, self.new].map(|amount| format_amount(self.wallet, amount));
+        json!({ "corrects": self.entry, "id": self.id, amount_member_name(self.wallet): amounts, "note": self.note })
     }
 }
 

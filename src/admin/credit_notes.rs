@@ -6,8 +6,8 @@ use super::accounts;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
 use super::issued_invoices::{MAX_TRIES, blocking, changed_meanwhile, print_number, read_document, year_of};
-use super::openapi::{answer_schema, list_schema};
-use super::request::{AdminRequest, store_refusal};
+use super::openapi::{list_schema, response_schema};
+use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::invoice::InvoiceTotals;
 use crate::billing::invoice_corrections::{CorrectionLine, read_corrections};
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Query parameters of the list.
-const LIST_QUERY: [&str; 1] = ["account"];
+const LIST_QUERY_PARAMETERS: [&str; 1] = ["account"];
 /// Query parameters of one credit note.
 const QUERY: [&str; 3] = ["account", "invoice", "number"];
 /// Request members that issue a credit note.
@@ -60,8 +60,8 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the issued credit notes of an account",
         RouteHandler::Runtime(|app, _, asked| Box::pin(list(app, asked))),
     )
-    .with_query_parameters(&LIST_QUERY)
-    .with_response(200, || list_schema(answer_schema(&ROW))),
+    .with_query_parameters(&LIST_QUERY_PARAMETERS)
+    .with_response(200, || list_schema(response_schema(&ROW))),
     AdminRoute::get(
         "/admin/credit-note",
         "creditNote",
@@ -69,7 +69,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Runtime(|app, _, asked| Box::pin(credit_note(app, asked))),
     )
     .with_query_parameters(&QUERY)
-    .with_response(200, || answer_schema(&MEMBERS)),
+    .with_response(200, || response_schema(&MEMBERS)),
     AdminRoute::post(
         "/admin/credit-notes",
         "issueCreditNote",
@@ -77,7 +77,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
     .with_body(&ISSUE, &ISSUE)
-    .with_response(200, || answer_schema(&MEMBERS)),
+    .with_response(200, || response_schema(&MEMBERS)),
 ];
 
 fn required(name: &'static str, value: Option<String>, expected: &'static str) -> Result<String, ApiError> {
@@ -88,12 +88,12 @@ const ACCOUNT_EXPECTED: &str = "account: expected the id of an account";
 const INVOICE_EXPECTED: &str = "invoice: expected the number of an issued invoice";
 
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let account = asked.query("account", &LIST_QUERY)?.map(str::to_owned);
+    let account = asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?.map(str::to_owned);
     let account = required("account", account, ACCOUNT_EXPECTED)?;
     let stores = app.stores.clone();
     blocking(move || {
         accounts::check_account_exists(&stores, &account)?;
-        let found = stores.invoices.credit_notes(&account).map_err(store_refusal)?;
+        let found = stores.invoices.credit_notes(&account).map_err(store_error_response)?;
         Ok(json!({ "data": found.iter().rev().map(row_json).collect::<Vec<_>>() }))
     })
     .await
@@ -112,14 +112,14 @@ fn row_json(record: &CreditNoteRecord) -> Value {
 }
 
 async fn credit_note(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let value = |name: &str| asked.query(name, &QUERY).map(|value| value.map(str::to_owned));
+    let value = |name: &str| asked.query_parameter(name, &QUERY).map(|value| value.map(str::to_owned));
     let account = required("account", value("account")?, ACCOUNT_EXPECTED)?;
     let (number, invoice) = (value("number")?, value("invoice")?);
     let (app, now) = (app.clone(), asked.now);
     blocking(move || {
         accounts::check_account_exists(&app.stores, &account)?;
         if let Some(number) = number {
-            let notes = app.stores.invoices.credit_notes(&account).map_err(store_refusal)?;
+            let notes = app.stores.invoices.credit_notes(&account).map_err(store_error_response)?;
             let found = notes.into_iter().find(|note| note.number == number);
             return stored_json(&app, &found.ok_or_else(unknown_number)?);
         }
@@ -134,7 +134,7 @@ fn unknown_number() -> ApiError {
 }
 
 fn stored_json(app: &AppState, record: &CreditNoteRecord) -> Result<Value, ApiError> {
-    let document = app.stores.invoices.credit_note_document(record).map_err(store_refusal)?;
+    let document = app.stores.invoices.credit_note_document(record).map_err(store_error_response)?;
     serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))
 }
 
@@ -161,7 +161,7 @@ fn try_issue(
     (account, invoice): (&str, &str),
     asked: &AdminRequest,
 ) -> Result<Option<Value>, ApiError> {
-    let documents = app.stores.invoices.document_count(account).map_err(store_refusal)?;
+    let documents = app.stores.invoices.document_count(account).map_err(store_error_response)?;
     let Draft { record, document } = draft(app, account, invoice, asked.now)?;
     if record.entries.is_empty() {
         let message =
@@ -178,7 +178,7 @@ fn try_issue(
             asked.audit_entry("credit_note.issue", &record.number, change)
         },
     );
-    match outcome.map_err(store_refusal)? {
+    match outcome.map_err(store_error_response)? {
         CreditNoteOutcome::Issued(record) => stored_json(app, &record).map(Some),
         CreditNoteOutcome::Changed => Ok(None),
         CreditNoteOutcome::TooLarge => Err(ApiError::new(ErrorCode::Internal)),
@@ -193,7 +193,7 @@ struct Draft {
 
 /// Builds the credit note of an invoice. Seller, customer and VAT are those of the invoice as it was issued. Blocks.
 fn draft(app: &AppState, account: &str, number: &str, now: u64) -> Result<Draft, ApiError> {
-    let issued = app.stores.invoices.list(Some(account)).map_err(store_refusal)?;
+    let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
     let unknown = || ApiError::invalid("invoice", INVOICE_EXPECTED);
     let invoice = issued.iter().find(|invoice| invoice.number == number).ok_or_else(unknown)?;
     let original = read_document(app, invoice)?;
@@ -250,7 +250,7 @@ fn open_corrections(
     issued: &[InvoiceRecord],
     now: u64,
 ) -> Result<Vec<CorrectionLine>, ApiError> {
-    let notes = app.stores.invoices.credit_notes(&invoice.account).map_err(store_refusal)?;
+    let notes = app.stores.invoices.credit_notes(&invoice.account).map_err(store_error_response)?;
     let noted: BTreeSet<u64> = notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
     let first = UtcDay::parse(&invoice.from).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
     // Entries of a gateway whose clock is ahead may be of the next day.

@@ -1,7 +1,7 @@
 //! Admin requests for credits and energy: balances, verification, ledger pages and statements. The CLI uses the
 //! same functions on a store that no gateway has open.
 
-use super::openapi::{answer_schema, schema_ref};
+use super::openapi::{response_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
@@ -33,7 +33,7 @@ pub(super) async fn requested_account(
     asked: &AdminRequest,
     names: &[&str],
 ) -> Result<Option<String>, ApiError> {
-    let Some(name) = asked.query("account", names)? else { return Ok(None) };
+    let Some(name) = asked.query_parameter("account", names)? else { return Ok(None) };
     if !ledger.accounts_with_balance().iter().any(|account| **account == *name) {
         check_account(vault, name).await?;
     }
@@ -62,7 +62,7 @@ pub fn statement_json(of_period: &UsageStatement) -> Value {
     };
     let accounts = of_period.statement.accounts();
     let each = accounts.iter().map(|name| {
-        let mut row = sums_json(&of_period.statement.account(name));
+        let mut row = sums_json(&of_period.statement.account_sums(name));
         row.insert("account".to_owned(), (**name).into());
         let keys =
             of_period.statement.account_rows(name).filter(|(key, _)| !key.is_empty()).map(|(key, of)| {
@@ -70,7 +70,7 @@ pub fn statement_json(of_period: &UsageStatement) -> Value {
                 members.insert("key".to_owned(), (**key).into());
                 Value::Object(members)
             });
-        let models = of_period.statement.models(name).map(|(model, of)| {
+        let models = of_period.statement.model_sums(name).map(|(model, of)| {
             let mut members = sums_json(of);
             members.insert("model".to_owned(), (**model).into());
             Value::Object(members)
@@ -149,9 +149,9 @@ pub fn parse_period(
         Some(text) => UtcDay::parse(text).ok_or_else(|| refused(error)),
         None => Ok(default),
     };
-    let to = day(to, UtcDay::from_unix(now), RangeError::To)?;
-    let from = day(from, UtcMonth::from_unix(to.start()).first_day(), RangeError::From)?;
-    if to < from { Err(refused(RangeError::Order)) } else { Ok(StatementPeriod { from, to }) }
+    let to = day(to, UtcDay::from_unix(now), RangeError::InvalidLastDay)?;
+    let from = day(from, UtcMonth::from_unix(to.start()).first_day(), RangeError::InvalidFirstDay)?;
+    if to < from { Err(refused(RangeError::ReversedDays)) } else { Ok(StatementPeriod { from, to }) }
 }
 
 /// Parses the day of a query; today by default.
@@ -164,18 +164,18 @@ pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
 }
 
 /// Query parameters of the request that lists balances.
-pub const BALANCES_QUERY: [&str; 1] = ["account"];
+pub const BALANCES_QUERY_PARAMETERS: [&str; 1] = ["account"];
 /// Query parameters of the recomputation of a day's charges.
-pub const RERATE_QUERY: [&str; 1] = ["day"];
+pub const RERATE_QUERY_PARAMETERS: [&str; 1] = ["day"];
 /// Query parameters of the ledger lines.
-pub const LINES_QUERY: [&str; 1] = ["after"];
+pub const LEDGER_LINES_QUERY_PARAMETERS: [&str; 1] = ["after"];
 /// Query parameters of the request for a statement.
-pub const STATEMENT_QUERY: [&str; 4] = ["month", "from", "to", "account"];
+pub const STATEMENT_QUERY_PARAMETERS: [&str; 4] = ["month", "from", "to", "account"];
 /// Response members of a ledger verification.
 pub const VERIFICATION_MEMBERS: [&str; 8] =
     ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy", "checkpoint"];
 /// Query parameters of a ledger verification.
-pub const VERIFY_QUERY: [&str; 1] = ["checkpoint"];
+pub const VERIFY_QUERY_PARAMETERS: [&str; 1] = ["checkpoint"];
 /// Response members of the recomputation of a day's charges.
 pub const RERATE_MEMBERS: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
@@ -191,7 +191,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the balances of accounts: total, reserved and available",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
-    .with_query_parameters(&BALANCES_QUERY)
+    .with_query_parameters(&BALANCES_QUERY_PARAMETERS)
     .with_response(200, || openapi::list_schema(schema_ref("Balance"))),
     AdminRoute::get(
         "/admin/credits/verify",
@@ -199,23 +199,23 @@ pub const ROUTES: &[AdminRoute] = &[
         "Recomputes the ledger, and names the first incorrect entry",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(verify(ledger, asked))),
     )
-    .with_query_parameters(&VERIFY_QUERY)
-    .with_response(200, || answer_schema(&VERIFICATION_MEMBERS)),
+    .with_query_parameters(&VERIFY_QUERY_PARAMETERS)
+    .with_response(200, || response_schema(&VERIFICATION_MEMBERS)),
     AdminRoute::get(
         "/admin/credits/rerate",
         "rerateDay",
         "Recomputes every charge of a day from its usage and its terms",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(rerate_day(ledger, asked))),
     )
-    .with_query_parameters(&RERATE_QUERY)
-    .with_response(200, || answer_schema(&RERATE_MEMBERS)),
+    .with_query_parameters(&RERATE_QUERY_PARAMETERS)
+    .with_response(200, || response_schema(&RERATE_MEMBERS)),
     AdminRoute::get(
         "/admin/ledger",
         "readLedger",
         "Lists ledger lines after an entry; empty at the end",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
-    .with_query_parameters(&LINES_QUERY)
+    .with_query_parameters(&LEDGER_LINES_QUERY_PARAMETERS)
     .with_response(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
     AdminRoute::get(
         "/admin/statement",
@@ -223,29 +223,30 @@ pub const ROUTES: &[AdminRoute] = &[
         "Adds a period of any length up: requests, tokens, energy, carbon, water, EUR, by account and key",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(statement(vault, ledger, asked))),
     )
-    .with_query_parameters(&STATEMENT_QUERY)
-    .with_response(200, || answer_schema(&STATEMENT_MEMBERS)),
+    .with_query_parameters(&STATEMENT_QUERY_PARAMETERS)
+    .with_response(200, || response_schema(&STATEMENT_MEMBERS)),
 ];
 
 async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &BALANCES_QUERY).await?;
+    let account = requested_account(vault, ledger, asked, &BALANCES_QUERY_PARAMETERS).await?;
     Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
 
 async fn verify(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
     let invalid = || ApiError::invalid("checkpoint", CHECKPOINT_FORMAT_HINT);
-    let checkpoint = match asked.query("checkpoint", &VERIFY_QUERY)? {
+    let checkpoint = match asked.query_parameter("checkpoint", &VERIFY_QUERY_PARAMETERS)? {
         Some(text) => LedgerCheckpoint::parse(text).ok_or_else(invalid)?,
         None => LedgerCheckpoint::default(),
     };
-    let verified = run_blocking(move || report::verify_with(&store, &checkpoint, &mut |_| {})).await?;
+    let verified =
+        run_blocking(move || report::verify_with_checkpoint(&store, &checkpoint, &mut |_| {})).await?;
     Ok(LedgerReply::Json(200, verified.to_json()))
 }
 
 async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let day = parse_day(asked.query("day", &RERATE_QUERY)?, asked.now)?;
+    let day = parse_day(asked.query_parameter("day", &RERATE_QUERY_PARAMETERS)?, asked.now)?;
     Ok(LedgerReply::Json(200, run_blocking(move || recalculate_day(&store, day)).await?.to_json(day)))
 }
 
@@ -257,7 +258,7 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
             "after has to be the number of an entry, or several with commas between them.",
         )
     };
-    let after = asked.query("after", &LINES_QUERY)?.unwrap_or("0");
+    let after = asked.query_parameter("after", &LEDGER_LINES_QUERY_PARAMETERS)?.unwrap_or("0");
     let after = parse_position(after).ok_or_else(invalid)?;
     let page = run_blocking(move || report::page_text(&store, &after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
@@ -265,9 +266,9 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
 
 async fn statement(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let value = |name: &str| asked.query(name, &STATEMENT_QUERY);
+    let value = |name: &str| asked.query_parameter(name, &STATEMENT_QUERY_PARAMETERS);
     let period = parse_period(value("month")?, (value("from")?, value("to")?), asked.now)?;
-    let account = requested_account(vault, ledger, asked, &STATEMENT_QUERY).await?;
+    let account = requested_account(vault, ledger, asked, &STATEMENT_QUERY_PARAMETERS).await?;
     let found = run_blocking(move || report::statement(&store, period, account.as_deref())).await?;
     Ok(LedgerReply::Json(200, statement_json(&found)))
 }

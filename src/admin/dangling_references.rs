@@ -1,6 +1,6 @@
 //! Warnings about limits and permissions without effect: an operator set them, but they match nothing.
 
-use super::openapi::answer_schema;
+use super::openapi::response_schema;
 use super::routes::{AdminRoute, RouteHandler};
 use super::{input, openapi, request};
 use crate::auth::account_json;
@@ -23,7 +23,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "Lists limits and permissions that match nothing",
     RouteHandler::Runtime(|app, _, _| Box::pin(handle_list(app.clone()))),
 )
-.with_response(200, || openapi::list_schema(answer_schema(&["key", "account", "name", "warnings"])))];
+.with_response(200, || openapi::list_schema(response_schema(&["key", "account", "name", "warnings"])))];
 
 /// Returns the warnings about a key. `model` classifies a model name by the catalogue; `None` if the catalogue is not
 /// known.
@@ -50,7 +50,7 @@ pub fn key_warnings(
             warnings.push("models is empty: this key may use no model.".to_owned());
         }
         Some(models) => warnings.extend(models.iter().filter_map(|name| match model?(name) {
-            ModelMatch::Known => None,
+            ModelMatch::ModelId => None,
             ModelMatch::Alias(id) => {
                 Some(format!("models: {name} is an alias and matches nothing; write {id}."))
             }
@@ -99,15 +99,15 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let known = |name: &str| app.config_snapshot().catalog.classify_name(name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
-            app.key_cache.find_principal(id).map(|grant| grant.limiter().total_admitted_requests())
+            app.key_cache.find_principal(id).map(|grant| grant.limiter().admitted_request_count())
         }
         WarningOwner::Account => {
-            app.key_cache.account(id).map(|account| account.limiter.total_admitted_requests())
+            app.key_cache.account(id).map(|account| account.limiter.admitted_request_count())
         }
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
     let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
-        .map_err(request::store_refusal)?;
+        .map_err(request::store_error_response)?;
     let to_json = |found: OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "key" } else { "account" };
         json!({ whose: found.id, "name": found.name, "warnings": found.warnings })
@@ -246,9 +246,9 @@ fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
 }
 
 /// Returns the warnings that are added to the response to a change.
-pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUpdate) -> Vec<String> {
+pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::KeyCacheUpdate) -> Vec<String> {
     match effect {
-        request::CacheUpdate::Key(key, _) => {
+        request::KeyCacheUpdate::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();
             key_warnings(
                 key,
@@ -256,6 +256,6 @@ pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUp
                 Some(&|name| app.config_snapshot().catalog.classify_name(name)),
             )
         }
-        request::CacheUpdate::Account(_) | request::CacheUpdate::None => Vec::new(),
+        request::KeyCacheUpdate::Account(_) | request::KeyCacheUpdate::None => Vec::new(),
     }
 }

@@ -77,7 +77,8 @@ impl HttpServerApp for DashboardListener {
         let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
         let id = RequestId::random();
-        let answered = timeout(REQUEST_TIMEOUT, pages::answer(console, api, host, &mut session, &id)).await;
+        let answered =
+            timeout(REQUEST_TIMEOUT, pages::serve_site_page(console, api, host, &mut session, &id)).await;
         if let Ok(Some(AnswerStream::File(file))) = answered {
             // A download is no request in flight: a slow client must not delay the hand-over of the store, nor take
             // the permits of the pages.

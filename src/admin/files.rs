@@ -1,7 +1,7 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
-use super::openapi::{answer_schema, page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_refusal};
+use super::openapi::{page_schema, response_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Query parameters of the request that lists files.
-const LIST_QUERY: [&str; 4] = ["account", "purpose", "after", "limit"];
+const LIST_QUERY_PARAMETERS: [&str; 4] = ["account", "purpose", "after", "limit"];
 
 /// Members of a file in responses.
 pub(super) const FILE_MEMBERS: [&str; 11] = [
@@ -28,7 +28,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the files of all accounts, the oldest first",
         RouteHandler::Store(list),
     )
-    .with_query_parameters(&LIST_QUERY)
+    .with_query_parameters(&LIST_QUERY_PARAMETERS)
     .with_response(200, || page_schema(schema_ref("File"))),
     AdminRoute::get(
         "/admin/files/{id}",
@@ -43,20 +43,24 @@ pub const ROUTES: &[AdminRoute] = &[
         "Deletes a file; a batch that reads it is cancelled first",
         RouteHandler::Runtime(|app, _, asked| Box::pin(delete(app, asked))),
     )
-    .with_response(200, || answer_schema(&["id", "deleted"])),
+    .with_response(200, || response_schema(&["id", "deleted"])),
 ];
 
 /// Returns a page of files in the order of their ids. The limit of the page includes files that the filter by purpose
 /// leaves out, so that a page never reads more than its limit from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST_QUERY)?;
-    let (account, purpose) = (asked.query("account", &LIST_QUERY)?, asked.query("purpose", &LIST_QUERY)?);
-    let (store, after) = (FileStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
+    let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
+    let (account, purpose) = (
+        asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
+        asked.query_parameter("purpose", &LIST_QUERY_PARAMETERS)?,
+    );
+    let (store, after) =
+        (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
     let found = match account {
         None => store.list_all(after, limit),
         Some(account) => files_of_account(vault, &store, account, after, limit),
     };
-    let found = found.map_err(store_refusal)?;
+    let found = found.map_err(store_error_response)?;
     let wanted = |record: &&FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
     let data: Vec<Value> = found.files.iter().filter(wanted).map(|record| file_json(record, asked)).collect();
     let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
@@ -93,7 +97,7 @@ fn files_of_account(
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_refusal)?;
+    let record = FileStore::new(vault.store.clone()).get(&asked.id).map_err(store_error_response)?;
     Ok(AdminResponse::ok(file_json(&record.ok_or_else(file_not_found)?, asked)))
 }
 

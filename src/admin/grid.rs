@@ -6,7 +6,7 @@ use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::config::settings::Provider;
 use crate::state::AppState;
-use crate::state::grid_intensity::{intensity_at, zone_of};
+use crate::state::grid_intensity::{grid_zone_of, intensity_at};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_batch::intensity_history::{IntensityRecord, IntensitySource};
 use penstock_core::calendar::{UtcDay, format_rfc3339};
@@ -32,10 +32,10 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     RouteHandler::Runtime(|app, _, asked| Box::pin(grid(app, asked))),
 )
 .with_query_parameters(&QUERY)
-.with_response(200, answer_schema)];
+.with_response(200, response_schema)];
 
 /// Returns the OpenAPI schema of the response to `GET /admin/grid`.
-fn answer_schema() -> Value {
+fn response_schema() -> Value {
     let list = |kind: Value, text: &str| json!({ "type": "array", "items": kind, "description": text });
     let nullable = |kind: &str| json!({ "type": [kind, "null"] });
     let row = json!({ "type": "object", "properties": {
@@ -54,13 +54,13 @@ fn answer_schema() -> Value {
 }
 
 /// Returns the grid intensity at a provider in the present hour, with its origin and age.
-pub(super) fn present_intensity(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
+pub(super) fn current_intensity_json(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
     let IntensityRecord { grams, source } = intensity_at(live, provider, now / HOUR_SECONDS);
     let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);
     let (is_yearly, is_forecast) =
         (source == IntensitySource::Yearly, source == IntensitySource::Forecast && written > 0);
     json!({
-        "zone": zone_of(live, provider),
+        "zone": grid_zone_of(live, provider),
         "g_per_kwh": grams,
         "source": source.name(),
         "seconds_old": is_forecast.then(|| now.saturating_sub(written)),
@@ -102,7 +102,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
     let live = app.config_snapshot();
     let mut zones: BTreeMap<&str, ZoneProviders<'_>> = BTreeMap::new();
     for provider in live.providers.iter().map(|one| &one.provider) {
-        let zone = zones.entry(zone_of(&live, provider)).or_default();
+        let zone = zones.entry(grid_zone_of(&live, provider)).or_default();
         zone.ids.push(&provider.id);
         zone.first.get_or_insert(provider);
     }
@@ -125,7 +125,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
         let intensity = |hour: u64| {
             let provider = providers.first?;
             // The configuration has the present hour; an earlier one is shown as it was known then.
-            let recorded = app.grid_records.recorded_at(zone, hour).filter(|_| hour < last);
+            let recorded = app.grid_records.recorded_intensity(zone, hour).filter(|_| hour < last);
             Some(recorded.unwrap_or_else(|| intensity_at(&live, provider, hour)))
         };
         let day: Vec<Option<IntensityRecord>> = hours.iter().map(|hour| intensity(*hour)).collect();
@@ -134,7 +134,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
             json!({
                 "zone": Some(zone).filter(|zone| *zone != OTHER_ZONE),
                 "providers": providers.ids,
-                "now": providers.first.map(|provider| present_intensity(&live, provider, now)),
+                "now": providers.first.map(|provider| current_intensity_json(&live, provider, now)),
                 "g_per_kwh": day.iter().map(|one| one.map(|one| one.grams)).collect::<Vec<_>>(),
                 "sources": day.iter().map(|one| one.map(|one| one.source.name())).collect::<Vec<_>>(),
                 "batch_requests": ran,

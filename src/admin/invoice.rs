@@ -1,11 +1,11 @@
 //! Admin requests for invoices: figures of an account and a period, with seller, customer, unit prices and VAT.
 
-use super::openapi::answer_schema;
-use super::request::{AdminRequest, store_refusal};
+use super::openapi::response_schema;
+use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
-    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, InvoiceUnit, PRICE_NAMES, read_figures,
+    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, InvoiceUnit, PRICE_NAMES, read_invoice_figures,
 };
 use crate::billing::invoice_corrections::CorrectionLine;
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
@@ -55,7 +55,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     RouteHandler::Runtime(|app, _, asked| Box::pin(invoice(app, asked))),
 )
 .with_query_parameters(&QUERY)
-.with_response(200, || answer_schema(&INVOICE_MEMBERS))];
+.with_response(200, || response_schema(&INVOICE_MEMBERS))];
 
 /// Account and period of an invoice.
 #[derive(Clone, Debug)]
@@ -85,8 +85,8 @@ impl InvoicePeriod {
 
 async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let required = || ApiError::invalid("account", "account: expected the id of an account");
-    let account = asked.query("account", &QUERY)?.ok_or_else(required)?.to_owned();
-    let (from, to) = (asked.query("from", &QUERY)?, asked.query("to", &QUERY)?);
+    let account = asked.query_parameter("account", &QUERY)?.ok_or_else(required)?.to_owned();
+    let (from, to) = (asked.query_parameter("from", &QUERY)?, asked.query_parameter("to", &QUERY)?);
     let period = InvoicePeriod::parse(account, from, to, asked.now)?;
     let (app, now) = (app.clone(), asked.now);
     let read = move || {
@@ -101,7 +101,7 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
 }
 
 /// Returns the refusal of an invoice that cannot be read.
-pub(super) fn invoice_refusal(error: InvoiceError) -> ApiError {
+pub(super) fn invoice_error_response(error: InvoiceError) -> ApiError {
     match error {
         InvoiceError::Refused(refusal) => refusal,
         InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
@@ -111,27 +111,28 @@ pub(super) fn invoice_refusal(error: InvoiceError) -> ApiError {
 /// Returns the invoice as it would be issued now, without a number. Blocks.
 pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
     let InvoicePeriod { account, range } = period;
-    let mut figures = read_figures(&app.ledger.store, account, *range).map_err(invoice_refusal)?;
-    let credit_notes = app.stores.invoices.credit_notes(account).map_err(store_refusal)?;
+    let mut figures =
+        read_invoice_figures(&app.ledger.store, account, *range).map_err(invoice_error_response)?;
+    let credit_notes = app.stores.invoices.credit_notes(account).map_err(store_error_response)?;
     let noted: BTreeSet<u64> = credit_notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
     let removed = figures.remove_corrections(&noted);
-    let record = app.stores.accounts.get(account).map_err(store_refusal)?;
+    let record = app.stores.accounts.get(account).map_err(store_error_response)?;
     let name = record.map_or_else(|| account.clone(), |record| record.name);
     let live = app.config_snapshot();
     let settings = &live.settings.invoice;
     let (from, to) = (range.from.to_string(), range.to.to_string());
-    let other = app.stores.invoices.find_overlapping(account, &from, &to).map_err(store_refusal)?;
+    let other = app.stores.invoices.find_overlapping(account, &from, &to).map_err(store_error_response)?;
     let state = match &other {
-        Some(_) => IssueState::Overlapping,
-        None if !issued_invoices::has_settled(range.to, now) => IssueState::PeriodOpen,
-        None if settings.seller.is_none() => IssueState::NoSeller,
-        None if figures.lines.is_empty() && figures.corrections.is_empty() => IssueState::Empty,
-        None => IssueState::Ready,
+        Some(_) => InvoiceIssueState::Overlapping,
+        None if !issued_invoices::has_settling_time_passed(range.to, now) => InvoiceIssueState::PeriodOpen,
+        None if settings.seller.is_none() => InvoiceIssueState::NoSeller,
+        None if figures.lines.is_empty() && figures.corrections.is_empty() => InvoiceIssueState::Empty,
+        None => InvoiceIssueState::Ready,
     };
-    let issued = app.stores.invoices.list(Some(account)).map_err(store_refusal)?;
+    let issued = app.stores.invoices.list(Some(account)).map_err(store_error_response)?;
     let mut invoice = invoice_json(settings, (account, &name), *range, (&figures, &issued), now);
     if let Some(members) = invoice.as_object_mut() {
-        members.insert("can_issue".to_owned(), (state == IssueState::Ready).into());
+        members.insert("can_issue".to_owned(), (state == InvoiceIssueState::Ready).into());
         members.insert("issue_state".to_owned(), state.name().into());
         members.insert("overlaps".to_owned(), other.map(|other| other.number).into());
         if let Some(notes) = members.get_mut("notes").and_then(Value::as_array_mut).filter(|_| removed > 0) {
@@ -143,7 +144,7 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
 
 /// State of an invoice: issued, or the reason why it can or cannot be issued now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IssueState {
+pub(super) enum InvoiceIssueState {
     /// Invoice that has its number and never changes.
     Issued,
     /// Draft that can be issued.
@@ -158,7 +159,7 @@ pub(super) enum IssueState {
     Overlapping,
 }
 
-impl IssueState {
+impl InvoiceIssueState {
     /// All states.
     pub(super) const ALL: [Self; 6] =
         [Self::Issued, Self::Ready, Self::PeriodOpen, Self::NoSeller, Self::Empty, Self::Overlapping];

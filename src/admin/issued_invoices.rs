@@ -3,9 +3,9 @@
 
 use super::accounts;
 use super::input::RequestFields;
-use super::invoice::{self, InvoicePeriod, IssueState};
-use super::openapi::{answer_schema, list_schema};
-use super::request::{AdminRequest, store_refusal};
+use super::invoice::{self, InvoiceIssueState, InvoicePeriod};
+use super::openapi::{list_schema, response_schema};
+use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::config::settings::InvoiceSettings;
 use crate::state::AppState;
@@ -40,7 +40,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Runtime(|app, _, asked| Box::pin(list(app, asked))),
     )
     .with_query_parameters(&QUERY)
-    .with_response(200, || list_schema(answer_schema(&ROW))),
+    .with_response(200, || list_schema(response_schema(&ROW))),
     AdminRoute::post(
         "/admin/invoices",
         "issueInvoice",
@@ -48,7 +48,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
     .with_body(&ISSUE, &ISSUE)
-    .with_response(200, || answer_schema(&invoice::INVOICE_MEMBERS)),
+    .with_response(200, || response_schema(&invoice::INVOICE_MEMBERS)),
 ];
 
 pub(super) async fn blocking<T: Send + 'static>(
@@ -58,13 +58,13 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let account = asked.query("account", &QUERY)?.map(str::to_owned);
+    let account = asked.query_parameter("account", &QUERY)?.map(str::to_owned);
     let stores = app.stores.clone();
     blocking(move || {
         if let Some(account) = &account {
             accounts::check_account_exists(&stores, account)?;
         }
-        let mut found = stores.invoices.list(account.as_deref()).map_err(store_refusal)?;
+        let mut found = stores.invoices.list(account.as_deref()).map_err(store_error_response)?;
         found.sort_by_key(|invoice| Reverse((invoice.issued, invoice.year, invoice.sequence)));
         Ok(json!({ "data": found.iter().map(row_json).collect::<Vec<_>>() }))
     })
@@ -94,7 +94,7 @@ async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiEr
     let from = required("from", "from: expected the first day of the period, such as 2026-11-01")?;
     let to = required("to", "to: expected the last day of the period, such as 2026-11-30")?;
     let period = InvoicePeriod::parse(account, Some(&from), Some(&to), asked.now)?;
-    if !has_settled(period.range.to, asked.now) {
+    if !has_settling_time_passed(period.range.to, asked.now) {
         let message = "to: expected a day that ended at least an hour ago, so that all charges are recorded";
         return Err(ApiError::invalid("to", message));
     }
@@ -135,9 +135,9 @@ fn try_issue(
         let message = "An invoice needs a seller: write `seller` in [invoice] of the configuration.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
     };
-    let documents = app.stores.invoices.document_count(&period.account).map_err(store_refusal)?;
+    let documents = app.stores.invoices.document_count(&period.account).map_err(store_error_response)?;
     let preview = invoice::preview(app, period, asked.now)?;
-    if preview.get("issue_state").and_then(Value::as_str) == Some(IssueState::Empty.name()) {
+    if preview.get("issue_state").and_then(Value::as_str) == Some(InvoiceIssueState::Empty.name()) {
         let message = "Nothing was charged in this period, so there is nothing to invoice.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("from"));
     }
@@ -152,7 +152,7 @@ fn try_issue(
             asked.audit_entry("invoice.issue", &record.number, change)
         },
     );
-    match outcome.map_err(store_refusal)? {
+    match outcome.map_err(store_error_response)? {
         IssueOutcome::Issued(record) | IssueOutcome::Existing(record) => {
             read_document(app, &record).map(Some)
         }
@@ -224,7 +224,7 @@ fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
         members.insert("number".to_owned(), record.number.as_str().into());
         members.insert("is_draft".to_owned(), false.into());
         members.insert("can_issue".to_owned(), false.into());
-        members.insert("issue_state".to_owned(), IssueState::Issued.name().into());
+        members.insert("issue_state".to_owned(), InvoiceIssueState::Issued.name().into());
         members.insert("created".to_owned(), issued.as_str().into());
         members.insert("issued".to_owned(), issued.into());
     }
@@ -238,16 +238,16 @@ pub(super) fn read_issued(
     from: &str,
     to: &str,
 ) -> Result<Option<Value>, ApiError> {
-    let found = app.stores.invoices.find(account, from, to).map_err(store_refusal)?;
+    let found = app.stores.invoices.find(account, from, to).map_err(store_error_response)?;
     found.map(|record| read_document(app, &record)).transpose()
 }
 
 pub(super) fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiError> {
-    let document = app.stores.invoices.document(record).map_err(store_refusal)?;
+    let document = app.stores.invoices.document(record).map_err(store_error_response)?;
     serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))
 }
 
 /// Returns true if the period ended so long ago that its invoice may be issued.
-pub(super) fn has_settled(last_day: UtcDay, now: u64) -> bool {
+pub(super) fn has_settling_time_passed(last_day: UtcDay, now: u64) -> bool {
     now >= last_day.next().start().saturating_add(SETTLING_SECONDS)
 }

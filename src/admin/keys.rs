@@ -3,10 +3,10 @@
 
 use super::accounts;
 use super::input::{PatchValue, RequestFields};
-use super::openapi::{answer_schema, page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
+use super::openapi::{page_schema, response_schema, schema_ref};
+use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, changed_fields, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use super::version::{ExpectedVersion, version_of, with_version};
+use super::version::{ExpectedVersion, object_version, with_version};
 use crate::auth::account_json;
 use crate::http::field_errors::FieldErrors;
 use crate::state::AppState;
@@ -28,14 +28,14 @@ pub const CHANGE_MEMBERS: [&str; 7] =
 /// Request members of a rotation.
 pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the request that lists keys.
-pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
+pub const LIST_QUERY_PARAMETERS: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/keys", "listKeys", "Lists keys", RouteHandler::Store(list))
-        .with_query_parameters(&LIST_QUERY)
+        .with_query_parameters(&LIST_QUERY_PARAMETERS)
         .with_response(200, || page_schema(schema_ref("Key"))),
     AdminRoute::post(
         "/admin/keys",
@@ -66,7 +66,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Revokes a key at once, and closes its open streams",
         RouteHandler::Store(revoke),
     )
-    .with_response(200, || answer_schema(&["id", "revoked", "already"])),
+    .with_response(200, || response_schema(&["id", "revoked", "already"])),
     AdminRoute::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
@@ -134,9 +134,12 @@ impl<'b> KeyPatch<'b> {
 }
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST_QUERY)?;
-    let (account, after) = (asked.query("account", &LIST_QUERY)?, asked.query("after", &LIST_QUERY)?);
-    let page = vault.keys.list(account, after, limit).map_err(store_refusal)?;
+    let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
+    let (account, after) = (
+        asked.query_parameter("account", &LIST_QUERY_PARAMETERS)?,
+        asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?,
+    );
+    let page = vault.keys.list(account, after, limit).map_err(store_error_response)?;
     let data: Vec<Value> = page.keys.iter().map(key_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
@@ -168,17 +171,17 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     };
     wanted.apply_to(&mut record);
     let entry = asked.audit_entry("key.create", &record.id, key_fields(&record));
-    vault.keys.insert(&record, &entry).map_err(store_refusal)?;
+    vault.keys.insert(&record, &entry).map_err(store_error_response)?;
     let account = made.then(|| Box::new(account));
     Ok(AdminResponse {
         status: 201,
         answer: new_key_json(&record, &key),
-        cache_update: CacheUpdate::Key(Box::new(record), account),
+        cache_update: KeyCacheUpdate::Key(Box::new(record), account),
     })
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let key = vault.keys.get(&asked.id).map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     Ok(AdminResponse::ok(key_json(&key)))
 }
 
@@ -194,25 +197,25 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         let after = key_fields(key);
         (before != after).then(|| asked.audit_entry("key.change", &key.id, changed_fields(&before, &after)))
     });
-    let key = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    let key = changed.map_err(store_error_response)?.ok_or_else(key_not_found)?;
     expected.check("key")?;
     Ok(AdminResponse {
         status: 200,
         answer: key_json(&key),
-        cache_update: CacheUpdate::Key(Box::new(key), None),
+        cache_update: KeyCacheUpdate::Key(Box::new(key), None),
     })
 }
 
 fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let entry = asked.audit_entry("key.revoke", &asked.id, json!({}));
-    let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_refusal)? {
+    let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_error_response)? {
         RevokeOutcome::UnknownKey => return Err(key_not_found()),
         found => found == RevokeOutcome::AlreadyRevoked,
     };
-    let key = vault.keys.get(&asked.id).map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     let answer = json!({ "id": key.id, "revoked": true, "already": already });
-    Ok(AdminResponse { status: 200, answer, cache_update: CacheUpdate::Key(Box::new(key), None) })
+    Ok(AdminResponse { status: 200, answer, cache_update: KeyCacheUpdate::Key(Box::new(key), None) })
 }
 
 fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -235,7 +238,7 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         record.rotated = Some(asked.now);
         Some(asked.audit_entry("key.rotate", &record.id, json!({ "overlap_seconds": overlap })))
     });
-    let record = changed.map_err(store_refusal)?.ok_or_else(key_not_found)?;
+    let record = changed.map_err(store_error_response)?.ok_or_else(key_not_found)?;
     if over(&record) {
         let message = "This key is revoked or expired; create a new one instead.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
@@ -243,7 +246,7 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     Ok(AdminResponse {
         status: 200,
         answer: new_key_json(&record, &key),
-        cache_update: CacheUpdate::Key(Box::new(record), None),
+        cache_update: KeyCacheUpdate::Key(Box::new(record), None),
     })
 }
 
@@ -252,7 +255,7 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 ///
 /// # Errors
 /// Returns the error of the store.
-pub async fn create_demo(app: &Arc<AppState>) -> Result<(Arc<str>, String), String> {
+pub async fn create_demo_key(app: &Arc<AppState>) -> Result<(Arc<str>, String), String> {
     let made =
         create_key(app, &json!({ "name": "demo" })).await.map_err(|refusal| refusal.message.into_owned())?;
     let member =
@@ -303,7 +306,7 @@ fn key_version(record: &KeyRecord) -> String {
     if let Some(members) = fields.as_object_mut() {
         members.remove("last_used");
     }
-    version_of(&fields)
+    object_version(&fields)
 }
 
 fn key_fields(record: &KeyRecord) -> Value {

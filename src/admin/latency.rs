@@ -5,7 +5,7 @@ use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::telemetry::first_token_history::{
-    FirstTokenGroup, FirstTokenTimes, LatencyGrouping, MINUTES, sum_of,
+    FirstTokenGroup, FirstTokenTimes, LatencyGrouping, MINUTES, sum_minutes,
 };
 use crate::telemetry::recent_requests::RecentRequest;
 use penstock_core::calendar::format_rfc3339;
@@ -79,7 +79,7 @@ fn request_schema() -> Value {
 }
 
 fn latency(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
-    let name = asked.query("by", &QUERY)?.unwrap_or("model");
+    let name = asked.query_parameter("by", &QUERY)?.unwrap_or("model");
     let by = LatencyGrouping::ALL.into_iter().find(|(known, _)| *known == name);
     let (name, by) = by.ok_or_else(|| ApiError::invalid("by", "by: expected model or provider"))?;
     let last = asked.now / MINUTE_SECONDS;
@@ -95,21 +95,21 @@ fn latency(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
 }
 
 fn group_json((name, minutes): &FirstTokenGroup) -> Value {
-    let sum = sum_of(minutes);
+    let sum = sum_minutes(minutes);
     json!({
         "name": name,
-        "answers": sum.answers(),
+        "answers": sum.answer_count(),
         "mean_seconds": sum.mean(),
         "median_seconds": sum.percentile(0.5),
         "p95_seconds": sum.percentile(0.95),
         "maximum_seconds": sum.maximum(),
-        "answers_per_minute": minutes.iter().map(FirstTokenTimes::answers).collect::<Vec<_>>(),
+        "answers_per_minute": minutes.iter().map(FirstTokenTimes::answer_count).collect::<Vec<_>>(),
         "median_seconds_per_minute": minutes.iter().map(|minute| minute.percentile(0.5)).collect::<Vec<_>>(),
     })
 }
 
 fn request(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
-    asked.query("", &[])?;
+    asked.query_parameter("", &[])?;
     let found = app.history.requests.find(&asked.id);
     let message = "There is no request with this id among the last 1000 that were sent to providers.";
     let RecentRequest {

@@ -74,10 +74,15 @@ fn entry_schema() -> Value {
 
 async fn entries(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &QUERY).await?;
-    let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
-        .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+    let range = UsageRange::parse(
+        asked.query_parameter("from", &QUERY)?,
+        asked.query_parameter("to", &QUERY)?,
+        asked.now,
+    )
+    .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
     let invalid = || ApiError::invalid("after", "after: expected the number of an entry of the period");
-    let after = asked.query("after", &QUERY)?.map(|text| text.parse::<u64>().map_err(|_| invalid()));
+    let after =
+        asked.query_parameter("after", &QUERY)?.map(|text| text.parse::<u64>().map_err(|_| invalid()));
     let (store, after) = (ledger.store.clone(), after.transpose()?);
     let page = run_blocking(move || entries_of_period(&store, range, account.as_deref(), after)).await?;
     let page = page.ok_or_else(invalid)?;

@@ -36,7 +36,7 @@ pub mod users;
 mod version;
 
 use crate::config::ConfigLoader;
-use crate::console::live::stream_head;
+use crate::console::live::stream_response_head;
 use crate::console::operators::OPERATORS;
 use crate::console::{AnswerStream, Console};
 use crate::proxy::downstream::Downstream;
@@ -56,7 +56,7 @@ use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use request::{AdminRequest, LedgerReply};
-use request_head::{accepts_gzip, caller_name, gzip, has_token, query_pairs};
+use request_head::{accepts_gzip, caller_name, gzip, has_bearer_token, query_pairs};
 use routes::RouteHandler;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -127,13 +127,13 @@ impl HttpServerApp for AdminListener {
         if self.console.has_path(session.req_header().uri.path()) {
             let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
-            let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
+            let stream = pages::serve_site_page(&self.console, &self.api, host, &mut session, &id).await;
             match stream {
                 Some(AnswerStream::Live(stream)) => {
                     // Neither an event stream nor a download is a request in flight: it must not delay the hand-over of
                     // the store.
                     drop(served);
-                    stream.send(stream_head(&id), &mut session, shutdown).await;
+                    stream.send(stream_response_head(&id), &mut session, shutdown).await;
                 }
                 Some(AnswerStream::File(file)) => {
                     drop(served);
@@ -209,10 +209,10 @@ impl AdminListener {
     /// with the valid token.
     fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        if has_token(given, &self.api.app.stores.admin_token) {
+        if has_bearer_token(given, &self.api.app.stores.admin_token) {
             return Ok(());
         }
-        Err(self.failed_auth.refusal(self.api.app.clock.steady_now()))
+        Err(self.failed_auth.record_failed_attempt(self.api.app.clock.steady_now()))
     }
 
     async fn administer(
@@ -302,10 +302,10 @@ mod tests {
     fn no_token_and_an_empty_one_open_nothing() {
         for token in ["", "0123456789abcdef0123456789abcdef"] {
             for nothing in ["", "Bearer", "Bearer ", "Basic ", token] {
-                assert!(!has_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
+                assert!(!has_bearer_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
             }
         }
-        assert!(has_token(b"Bearer s3cret", "s3cret"));
-        assert!(!has_token(b"Bearer s3cre", "s3cret"));
+        assert!(has_bearer_token(b"Bearer s3cret", "s3cret"));
+        assert!(!has_bearer_token(b"Bearer s3cre", "s3cret"));
     }
 }

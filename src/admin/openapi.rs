@@ -168,7 +168,7 @@ fn body_schema(members: &[&str], required: &[&str]) -> Value {
 }
 
 /// Returns the schema of a response.
-pub(super) fn answer_schema(members: &[&str]) -> Value {
+pub(super) fn response_schema(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
     json!({ "type": "object", "properties": properties })
@@ -209,17 +209,17 @@ fn schemas() -> Value {
         );
     }
     json!({
-        "Account": answer_schema(&ACCOUNT_MEMBERS),
-        "Key": answer_schema(&KEY_MEMBERS),
-        "NewKey": answer_schema(&with_key),
-        "Balance": answer_schema(&["account", "credits", "energy_kwh"]),
-        "Granted": answer_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
-        "Batch": answer_schema(&batches::BATCH_MEMBERS),
-        "File": answer_schema(&files::FILE_MEMBERS),
-        "User": answer_schema(&super::users::USER_MEMBERS),
-        "InvitedUser": answer_schema(&super::users::INVITATION_MEMBERS),
+        "Account": response_schema(&ACCOUNT_MEMBERS),
+        "Key": response_schema(&KEY_MEMBERS),
+        "NewKey": response_schema(&with_key),
+        "Balance": response_schema(&["account", "credits", "energy_kwh"]),
+        "Granted": response_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
+        "Batch": response_schema(&batches::BATCH_MEMBERS),
+        "File": response_schema(&files::FILE_MEMBERS),
+        "User": response_schema(&super::users::USER_MEMBERS),
+        "InvitedUser": response_schema(&super::users::INVITATION_MEMBERS),
         "Limits": limits,
-        "Now": answer_schema(&NOW_MEMBERS),
+        "Now": response_schema(&NOW_MEMBERS),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
             "message": { "type": "string" },
             "type": { "type": "string" },

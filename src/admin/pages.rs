@@ -14,7 +14,7 @@ use pingora_core::protocols::http::ServerSession;
 
 /// Answers a request for a path of a site; if `host` is an error, answers with that error. Returns the stream that
 /// the caller has to send, if the response is one.
-pub(super) async fn answer(
+pub(super) async fn serve_site_page(
     console: &Console,
     api: &AdminApi,
     host: Result<(), ApiError>,
@@ -23,8 +23,8 @@ pub(super) async fn answer(
 ) -> Option<AnswerStream> {
     let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
     let answer = match host.and_then(|()| api.check_store()) {
-        Ok(()) => console.answer(api, session).await,
-        Err(refusal) => console.refusal(&refusal),
+        Ok(()) => console.handle_request(api, session).await,
+        Err(refusal) => console.refusal_answer(&refusal),
     };
     let ConsoleAnswer { status, content_type: kind, cache, location, cookies, file_name, body, stream } =
         answer;
@@ -32,7 +32,7 @@ pub(super) async fn answer(
         return stream;
     }
     let mut head = ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
-    for (name, value) in crate::console::HEADERS {
+    for (name, value) in crate::console::RESPONSE_HEADERS {
         head = head.with(name, value);
     }
     if let Some(location) = location {

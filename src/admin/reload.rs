@@ -1,6 +1,6 @@
 //! Reload of the configuration: on an admin request, on a signal, or when its files change.
 
-use super::openapi::answer_schema;
+use super::openapi::response_schema;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::config::ConfigLoader;
 use crate::config::{ConfigChange, Diagnostic};
@@ -17,7 +17,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
     "Reloads the configuration from its files",
     RouteHandler::Runtime(|app, source, _| Box::pin(handle_reload(app, source))),
 )
-.with_response(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
+.with_response(200, || response_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
 /// Maximum number of changes in a response; further ones are only counted.
 const MAX_LISTED: usize = 200;
@@ -75,7 +75,7 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
     match swapped {
         Ok((changes, warnings)) => {
             let live = app.config_snapshot();
-            log::configure(live.settings.log);
+            log::apply_log_settings(live.settings.log);
             let version = live.settings.version.0.to_string();
             tracing::info!(name: "reloaded", config = version, changes = log_text(&changes));
             let waiting = app.restart_only_settings.changed_keys(&live.settings);

@@ -36,12 +36,12 @@ pub struct AdminResponse {
     /// Response body.
     pub answer: Value,
     /// Update of the key cache.
-    pub cache_update: CacheUpdate,
+    pub cache_update: KeyCacheUpdate,
 }
 
 /// Update of the key cache after a change in the store.
 #[derive(Debug)]
-pub enum CacheUpdate {
+pub enum KeyCacheUpdate {
     /// No update: the cached keys and accounts did not change.
     None,
     /// A changed key, and the account that was created for it, if any.
@@ -52,7 +52,7 @@ pub enum CacheUpdate {
 
 impl AdminResponse {
     pub(super) fn ok(answer: Value) -> Self {
-        Self { status: 200, answer, cache_update: CacheUpdate::None }
+        Self { status: 200, answer, cache_update: KeyCacheUpdate::None }
     }
 }
 
@@ -78,7 +78,7 @@ impl AdminRequest {
     }
 
     /// Returns a value of the query. Returns 400 if the query has an unknown parameter.
-    pub(super) fn query(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
+    pub(super) fn query_parameter(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
         if let Some((unknown, _)) = self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             let message = format!("This parameter is not known; known are {}.", known.join(", "));
             return Err(ApiError::invalid(unknown.clone(), message));
@@ -87,8 +87,8 @@ impl AdminRequest {
     }
 
     /// Returns the parameter `limit`: the maximum number of rows on a page.
-    pub(super) fn limit(&self, known: &[&str]) -> Result<usize, ApiError> {
-        let Some(text) = self.query("limit", known)? else { return Ok(PAGE_ROWS) };
+    pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
+        let Some(text) = self.query_parameter("limit", known)? else { return Ok(PAGE_ROWS) };
         let invalid =
             || ApiError::invalid("limit", format!("limit has to be a whole number from 1 to {PAGE_ROWS}."));
         text.parse().ok().filter(|limit| (1..=PAGE_ROWS).contains(limit)).ok_or_else(invalid)
@@ -114,7 +114,7 @@ pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
 }
 
 /// Returns the error response for a store error.
-pub(super) fn store_refusal(error: StoreError) -> ApiError {
+pub(super) fn store_error_response(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
         StoreError::Guard { .. } => ApiError::with_message(

@@ -31,7 +31,7 @@ pub(super) fn gzip(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns true if an `authorization` header has this token. An empty token never matches.
-pub(super) fn has_token(authorization: &[u8], token: &str) -> bool {
+pub(super) fn has_bearer_token(authorization: &[u8], token: &str) -> bool {
     let given = authorization.strip_prefix(b"Bearer ").filter(|given| !given.is_empty());
     given.is_some_and(|given| given.ct_eq(token.as_bytes()).into())
 }

@@ -196,7 +196,7 @@ const ROUTES: &[&[AdminRoute]] = &[
 /// # Errors
 /// Returns 404 if there is no route with this path, or 405 if there is one, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
-    match route_table::find(all_routes(), method, path) {
+    match route_table::find_route(all_routes(), method, path) {
         Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),
         Err(RouteError::UnknownPath) => Err(ApiError::new(ErrorCode::NotFound)),
         Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),

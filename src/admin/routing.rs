@@ -4,7 +4,7 @@
 use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::proxy::context_window::WindowFit;
-use crate::proxy::endpoint::parse_chat;
+use crate::proxy::endpoint::parse_chat_request;
 use crate::proxy::explanation::{ExplainedCandidate, RouteExplanation, explain_routes};
 use crate::proxy::filters::find_model;
 use crate::state::AppState;
@@ -17,7 +17,7 @@ use std::future::ready;
 use std::time::Duration;
 
 /// Query parameters of the explanation.
-pub const QUERY: [&str; 10] = [
+pub const QUERY_PARAMETERS: [&str; 10] = [
     "model",
     "flavor",
     "prompt_tokens",
@@ -58,11 +58,11 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "Explains the routing of a request: candidates with the terms of their scores, and excluded offers with the reason",
     RouteHandler::Runtime(|app, _, asked| Box::pin(ready(explain(app, asked)))),
 )
-.with_query_parameters(&QUERY)
-.with_response(200, answer_schema)];
+.with_query_parameters(&QUERY_PARAMETERS)
+.with_response(200, response_schema)];
 
 /// Returns the OpenAPI schema of the explanation.
-fn answer_schema() -> Value {
+fn response_schema() -> Value {
     let list = |item: Value, text: &str| json!({ "type": "array", "items": item, "description": text });
     let excluded = json!({ "type": "object", "properties": {
         "provider": { "type": "string" },
@@ -129,13 +129,13 @@ struct Question {
 
 fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
     let live = app.config_snapshot();
-    let named = asked.query("model", &QUERY)?.unwrap_or_default();
+    let named = asked.query_parameter("model", &QUERY_PARAMETERS)?.unwrap_or_default();
     let (name, suffix) = split_flavor(named);
     let model = find_model(&live, name)?;
     let mut question = read_question(app, asked, name)?;
     question.flavor = question.flavor.or(suffix);
     question.ask.kind = model.model.kind;
-    let key = asked.query("key", &QUERY)?.filter(|key| !key.is_empty());
+    let key = asked.query_parameter("key", &QUERY_PARAMETERS)?.filter(|key| !key.is_empty());
     let key = key.map(|key| {
         let unknown =
             || ApiError::with_message(ErrorCode::NotFound, "There is no key of this id.").with_param("key");
@@ -162,7 +162,9 @@ fn explain(app: &AppState, asked: &AdminRequest) -> Result<Value, ApiError> {
 
 /// Reads the request of a query. Its filters are validated like those of a chat request.
 fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Question, ApiError> {
-    let value = |name: &str| asked.query(name, &QUERY).map(|value| value.filter(|text| !text.is_empty()));
+    let value = |name: &str| {
+        asked.query_parameter(name, &QUERY_PARAMETERS).map(|value| value.filter(|text| !text.is_empty()))
+    };
     let flavor = value("flavor")?.map(|name| {
         let names: Vec<&str> = FLAVORS.iter().map(|flavor| flavor.name()).collect();
         let unknown = || ApiError::invalid("flavor", format!("flavor: expected one of {}", names.join(", ")));
@@ -186,7 +188,7 @@ fn read_question(app: &AppState, asked: &AdminRequest, model: &str) -> Result<Qu
         members.extend((!filters.is_empty()).then(|| ("filters".to_owned(), filters.into())));
     }
     let mut ask =
-        parse_chat(Bytes::from(body.to_string()), &app.config_snapshot()).map_err(without_prefix)?;
+        parse_chat_request(Bytes::from(body.to_string()), &app.config_snapshot()).map_err(without_prefix)?;
     ask.max_tokens = tokens("max_tokens", value("max_tokens")?)?;
     ask.prompt_bytes = usize::try_from(prompt_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
     for name in value("needs")?.into_iter().flat_map(|list| list.split(',')) {

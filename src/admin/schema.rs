@@ -109,7 +109,7 @@ fn invoice_member(name: &str) -> Option<Value> {
         "invoice" => describe_member("string", "Number of the invoice that is corrected."),
         "is_draft" => describe_member("boolean", "True until the invoice is issued."),
         "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
-        "issue_state" => json!({ "enum": super::invoice::IssueState::ALL.map(super::invoice::IssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
+        "issue_state" => json!({ "enum": super::invoice::InvoiceIssueState::ALL.map(super::invoice::InvoiceIssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
         "overlaps" => nullable_member("string", "Number of the issued invoice that has days in common."),
         "issued" => nullable_member("string", "Time of issue, RFC 3339."),
         "seller" | "customer" => nullable_member("object", "Party of the invoice: `name`, `address` (lines), `vat_id`."),
@@ -167,6 +167,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),
+
         "config" => describe_member("string", "Version of the running configuration."),
         "changes" => json!({ "type": "array", "items": { "type": "object" }, "description": "Changed keys of the configuration: `key`, `old` and `new`, `null` if not set; secrets are `***`." }),
         "more_changes" => describe_member("integer", "Number of changed keys beyond the 200 listed."),

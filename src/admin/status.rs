@@ -110,7 +110,7 @@ pub fn status_json(app: &AppState) -> Value {
         "not_ready_because": why,
         "degraded_because": degraded_reason(app),
         "requests_open": app.in_flight_exchanges(),
-        "streams_open": app.history.open_streams.count(),
+        "streams_open": app.history.open_streams.open_stream_count(),
         "recent": recent_json(app),
         "store": store_state(app.stores.store.health()),
         "fleet": app.fleet_status().map(|fleet| fleet_json(app, &fleet)),
@@ -122,7 +122,7 @@ pub fn status_json(app: &AppState) -> Value {
 
 /// Returns the numbers of requests and errors of the last minutes.
 fn recent_json(app: &AppState) -> Value {
-    let counts = app.history.outcomes.recent(app.clock.unix_seconds());
+    let counts = app.history.outcomes.recent_counts(app.clock.unix_seconds());
     json!({ "minutes": MINUTES, "requests": counts.requests, "errors": counts.errors, "refused": counts.refused })
 }
 
@@ -141,7 +141,7 @@ const fn store_state(health: StoreHealth) -> &'static str {
 /// Returns the state of the fleet as this member sees it.
 fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     json!({
-        "member": app.stores.fleet.strand(),
+        "member": app.stores.fleet.member_number(),
         "members": &*app.stores.fleet.live_members(),
         "leader": app.stores.fleet.is_leader(),
         "current": fleet.may_spend_leases,
@@ -217,7 +217,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
             "operator": settings.operator,
             "city": settings.location.city,
             "country": settings.location.country,
-            "grid": grid::present_intensity(live, settings, app.clock.unix_seconds()),
+            "grid": grid::current_intensity_json(live, settings, app.clock.unix_seconds()),
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.in_flight(),

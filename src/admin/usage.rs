@@ -1,7 +1,7 @@
 //! Admin requests for usage: sums of all accounts or of one, and the comparison of the rollups with the ledger.
 
 use super::credits::{requested_account, run_blocking};
-use super::openapi::answer_schema;
+use super::openapi::response_schema;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::Ledger;
@@ -11,7 +11,7 @@ use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 
 /// Query parameters of the request for usage sums.
-pub const USAGE_QUERY: [&str; 5] = ["from", "to", "group_by", "account", "key"];
+pub const USAGE_QUERY_PARAMETERS: [&str; 5] = ["from", "to", "group_by", "account", "key"];
 /// Response members of the request for usage sums.
 pub const USAGE_MEMBERS: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
 /// Response members of the request that compares the usage rollups with the ledger.
@@ -25,20 +25,20 @@ pub const ROUTES: &[AdminRoute] = &[
         "Adds up usage by day, model, key and other dimensions, of all accounts or of one",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(usage(vault, ledger, asked))),
     )
-    .with_query_parameters(&USAGE_QUERY)
-    .with_response(200, || answer_schema(&USAGE_MEMBERS)),
+    .with_query_parameters(&USAGE_QUERY_PARAMETERS)
+    .with_response(200, || response_schema(&USAGE_MEMBERS)),
     AdminRoute::get(
         "/admin/usage/verify",
         "verifyUsage",
         "Compares the usage rollups with the ledger",
         RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
-    .with_response(200, || answer_schema(&VERIFICATION_MEMBERS)),
+    .with_response(200, || response_schema(&VERIFICATION_MEMBERS)),
 ];
 
 async fn usage(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &USAGE_QUERY).await?.unwrap_or_default();
-    let value = |name: &str| asked.query(name, &USAGE_QUERY).ok().flatten();
+    let account = requested_account(vault, ledger, asked, &USAGE_QUERY_PARAMETERS).await?.unwrap_or_default();
+    let value = |name: &str| asked.query_parameter(name, &USAGE_QUERY_PARAMETERS).ok().flatten();
     let query = UsageQuery::parse(value, asked.now)?;
     if account.is_empty() && (query.key.is_some() || query.groupings.iter().any(|by| by.name() == "key")) {
         let expected = "account: expected an account where the usage of keys is asked for";

@@ -3,9 +3,9 @@
 use super::accounts;
 use super::input::{PatchValue, RequestFields};
 use super::openapi::{list_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
-use super::version::{ExpectedVersion, version_of};
+use super::version::{ExpectedVersion, object_version};
 use crate::auth::password;
 use crate::http::field_errors::FieldErrors;
 use crate::storage::stores::Stores;
@@ -69,8 +69,8 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    asked.query("", &[])?;
-    let users = vault.users.list().map_err(store_refusal)?;
+    asked.query_parameter("", &[])?;
+    let users = vault.users.list().map_err(store_error_response)?;
     let data: Vec<Value> = users.iter().map(|user| user_json(user, asked.now)).collect();
     Ok(AdminResponse::ok(json!({ "data": data })))
 }
@@ -103,7 +103,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
             ApiError::with_message(ErrorCode::Conflict, "There is a user of this name already.")
                 .with_param("name")
         }
-        error => store_refusal(error),
+        error => store_error_response(error),
     })?;
     let mut answer = user_json(&user, asked.now);
     if let (Some(members), true) = (answer.as_object_mut(), user.invitation.is_some()) {
@@ -168,7 +168,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         let change = json!({ "role": user.role.name(), "disabled": user.disabled.is_some() });
         Some(asked.audit_entry("user.change", &user.name, change))
     });
-    let changed = match changed.map_err(store_refusal)? {
+    let changed = match changed.map_err(store_error_response)? {
         UserChange::Current(user) => user,
         UserChange::UnknownUser => return Err(user_not_found()),
         UserChange::LastNeeded => {
@@ -210,7 +210,7 @@ fn change_user(
     name: &str,
     change: impl Fn(&mut UserRecord) -> Option<AuditedChange>,
 ) -> Result<UserRecord, ApiError> {
-    let changed = vault.users.change(name, change).map_err(store_refusal)?;
+    let changed = vault.users.change(name, change).map_err(store_error_response)?;
     Ok(changed.ok_or_else(user_not_found)?.0)
 }
 
@@ -238,7 +238,7 @@ pub fn invite_demo_admin(vault: &Stores, now: u64) -> Result<String, ApiError> {
         now,
         ..AdminRequest::default()
     };
-    let invited = match vault.users.get(NAME).map_err(store_refusal)? {
+    let invited = match vault.users.get(NAME).map_err(store_error_response)? {
         Some(_) => invite(vault, &asked)?,
         None => create(vault, &AdminRequest { body: json!({ "name": NAME, "role": "admin" }), ..asked })?,
     };
@@ -277,5 +277,5 @@ fn user_json(user: &UserRecord, now: u64) -> Value {
 
 /// Returns the version of a user: a digest of what a request can change, and so not of the password.
 fn user_version(user: &UserRecord) -> String {
-    version_of(&json!([user.name, user.role.name(), user.account, user.disabled]))
+    object_version(&json!([user.name, user.role.name(), user.account, user.disabled]))
 }

@@ -48,7 +48,7 @@ impl ExpectedVersion {
 }
 
 /// Returns the version of an object: a digest of everything that a request can change.
-pub(super) fn version_of(fields: &Value) -> String {
+pub(super) fn object_version(fields: &Value) -> String {
     let digest = Sha256::digest(fields.to_string().as_bytes());
     hex::encode(digest.iter().take(VERSION_BYTES))
 }

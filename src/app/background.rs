@@ -8,7 +8,7 @@ use crate::state::latency_records::{self, FlushScope};
 use crate::storage::files::DeletionOutcome;
 use crate::storage::responses::SweepRole;
 use crate::time::clock::{self, ClockAdjustment, ProcessClock};
-use crate::upstream::provider_state::resolve_all;
+use crate::upstream::provider_state::resolve_host_names;
 use parking_lot::Mutex;
 use penstock_storage::StoreHealth;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<J
         }),
         spawn_delayed(FEED_DELAY, FEED_INTERVAL, stop, app, |app| async move {
             if app.stores.fleet.is_shared() {
-                tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
+                tokio::task::spawn_blocking(move || app.apply_peer_changes()).await.ok();
             }
         }),
     ]
@@ -148,7 +148,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             tokio::task::spawn_blocking(work).await.ok();
         }),
         spawn_periodic(CONNECTION_SWEEP_INTERVAL, stop, app, |app| async move {
-            tokio::task::spawn_blocking(move || app.connection_pools.sweep()).await.ok();
+            tokio::task::spawn_blocking(move || app.connection_pools.drop_idle_connections()).await.ok();
         }),
         app.health_checks.start(app.health_context(), stop),
         spawn_periodic(IMAGE_SWEEP_INTERVAL, stop, app, |app| async move {
@@ -318,9 +318,9 @@ async fn delete_expired_responses(app: &Arc<AppState>) {
 /// Resolves the names of all providers, and publishes the addresses to the pools and health checks.
 pub async fn resolve_providers(app: &AppState) {
     let live = app.config_snapshot();
-    resolve_all(live.providers.iter()).await;
+    resolve_host_names(live.providers.iter()).await;
     live.publish().await;
-    app.health_checks.publish(&live).await;
+    app.health_checks.publish_providers(&live).await;
 }
 
 /// Resolves the names of all providers again, and publishes the addresses if one has changed.
@@ -329,10 +329,10 @@ async fn resolve_changed(app: &AppState) {
     let addresses =
         || live.providers.iter().map(|provider| provider.route.first_address()).collect::<Vec<_>>();
     let before = addresses();
-    resolve_all(live.providers.iter()).await;
+    resolve_host_names(live.providers.iter()).await;
     if addresses() != before {
         live.publish().await;
-        app.health_checks.publish(&live).await;
+        app.health_checks.publish_providers(&live).await;
     }
 }
 

@@ -99,7 +99,7 @@ impl RunningGateway {
         let mut tasks = background::start(&app, &stopped);
         tasks.push(file_watcher::start(&app, &source, &stopped));
         let (admin_stop, closed) = watch::channel(false);
-        let proxy = proxy::install(&app);
+        let proxy = proxy::start_proxy(&app);
         let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &proxy, &source, &closed)?;
         admin_tasks.push(admin::serve(admin, &app, source.clone(), closed));
         background::resolve_providers(&app).await;
@@ -212,7 +212,7 @@ impl RunningGateway {
     /// Stops in this order: the gateway reports that it is not ready, accepts no new connection, waits for open
     /// exchanges for at most `within`, and then stops all other parts. Returns the number of exchanges that were cut.
     pub async fn stop(mut self, within: Duration) -> usize {
-        self.app.drain();
+        self.app.start_draining();
         self.sockets.clear();
         self.stop.send_replace(true);
         // Batches get less time than requests, because their remaining lines continue at the next start.
@@ -240,7 +240,7 @@ impl RunningGateway {
             app.ledger.close();
             // The next process that uses this folder continues the same fleet membership, and replays what could not be
             // written.
-            if !app.is_store_handed_over() && app.ledger.is_written() {
+            if !app.is_store_handed_over() && app.ledger.is_completely_written() {
                 app.stores.fleet.leave_fleet();
             }
             if let Some(link) = link {

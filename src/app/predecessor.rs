@@ -35,7 +35,7 @@ pub fn serve_predecessor(
             tracing::error!(name: "predecessor_lost", open = %holds.len());
         }
         holds.void();
-        app.ledger.note_predecessor_ended();
+        app.ledger.record_predecessor_end();
         app.remove_predecessor(&predecessor);
     };
     std::thread::Builder::new().name("handover".to_owned()).spawn(serve).map_err(failed)?;
@@ -57,7 +57,7 @@ fn serve(
             Ok(OldToNew::Acts { number, acts }) => {
                 for sent in &acts {
                     let _charging = app.charge_lock.read();
-                    if let Some(charged) = app.ledger.record_forwarded(&mut holds, sent) {
+                    if let Some(charged) = app.ledger.record_forwarded_action(&mut holds, sent) {
                         app.apply_remote_charge(&charged);
                     }
                 }

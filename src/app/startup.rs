@@ -36,12 +36,12 @@ const RESTART_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
     build_runtime(BACKGROUND_THREADS)?.block_on(async move {
         let drain = settings.drain;
-        log::configure(settings.log);
+        log::apply_log_settings(settings.log);
         panics::install_hook();
         disable_core_dumps(settings.core_dumps)?;
         fd_limit::raise_limit();
         let mut signals = ProcessSignals::register()?;
-        let program = LaunchCommand::of_this_process()?;
+        let program = LaunchCommand::from_current_process()?;
         let arrival = InheritedState::from_environment()?;
         let mut gateway = RunningGateway::start_or_take_over(settings, source.clone(), arrival).await?;
         log_listening(&gateway);
@@ -69,7 +69,7 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
         }
         let cut = gateway.stop(drain).await;
         tracing::info!(name: "stopped", %cut);
-        log::flush();
+        log::flush_log();
         ended
     })
 }
@@ -81,7 +81,7 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
 pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> {
     build_runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
-        log::configure(settings.log);
+        log::apply_log_settings(settings.log);
         panics::install_hook();
         disable_core_dumps(settings.core_dumps)?;
         fd_limit::raise_limit();
@@ -89,7 +89,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
         let mut signals = ProcessSignals::register()?;
         let gateway = RunningGateway::start(settings, source.clone()).await?;
         fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
-        let (key_id, key) = admin::keys::create_demo(&gateway.app).await?;
+        let (key_id, key) = admin::keys::create_demo_key(&gateway.app).await?;
         demo_history::record_demo_history(&gateway.app, DEFAULT_ACCOUNT, &key_id).await;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
         let invitation = invite_demo_admin(&gateway.app).await?;
@@ -99,7 +99,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
             tracing::error!(name: "upgrade_failed", why = "The demo cannot be upgraded.");
         }
         gateway.stop(drain).await;
-        log::flush();
+        log::flush_log();
         Ok(())
     })
 }
@@ -265,6 +265,6 @@ fn print_stdout(text: &str) -> Result<(), String> {
 
 /// Configuration source that never changes, for gateways without a file.
 #[must_use]
-pub fn fixed_source(settings: Settings) -> ConfigLoader {
+pub fn fixed_config_loader(settings: Settings) -> ConfigLoader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
 }

@@ -163,7 +163,7 @@ impl KeyCache {
     }
 
     /// Sets the time of the steady clock until which the cached keys may be trusted; `None` means without a limit.
-    pub fn set_current_until(&self, time: Option<Duration>) {
+    pub fn set_valid_until(&self, time: Option<Duration>) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
     }
@@ -291,7 +291,7 @@ impl KeyCache {
     }
 
     /// Removes and returns the keys that were used since the last call.
-    pub(super) fn take_active(&self) -> Vec<Arc<Principal>> {
+    pub(super) fn take_active_principals(&self) -> Vec<Arc<Principal>> {
         let active = std::mem::take(&mut *self.active_principals.lock());
         active.iter().for_each(|principal| principal.key_state.active.store(false, Ordering::Release));
         active
@@ -319,7 +319,7 @@ impl KeyCache {
         }
         let (mut rows, mut taken) = (Vec::with_capacity(owners.len()), Vec::with_capacity(owners.len()));
         for (row_owner, owner) in owners {
-            let spent = owner.usage().take_spend(now);
+            let spent = owner.limiter().take_spend(now);
             let (spend, from_parts) = (spent.spent, spent.leased.covered);
             rows.push(SpendAddition { owner: row_owner, spend, from_parts });
             taken.push((owner, spent));
@@ -333,7 +333,7 @@ impl KeyCache {
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
-            spent.taken.iter().for_each(|(owner, taken)| owner.usage().put_back_spend(taken));
+            spent.taken.iter().for_each(|(owner, taken)| owner.limiter().put_back_spend(taken));
             spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };
@@ -357,7 +357,7 @@ impl KeyCache {
         };
         for principal in due {
             let used = principal.key_state.last_used.load(Ordering::Relaxed);
-            if keys.touch(&principal.public_id, used).is_ok() {
+            if keys.update_last_use(&principal.public_id, used).is_ok() {
                 principal.key_state.last_written_use.store(used, Ordering::Relaxed);
             }
         }

@@ -83,15 +83,15 @@ pub struct LimitSync {
 impl LimitSync {
     /// Returns the use of all limits that were used recently; `now` is a time of the steady clock.
     pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
-        for principal in cache.take_active() {
+        for principal in cache.take_active_principals() {
             let account = LimitSubject::Account(principal.account.clone());
             for owner in [LimitSubject::Key(principal), account] {
                 let name = owner.name();
-                if self.reported.contains_key(&name) || !owner.usage().is_limited() {
+                if self.reported.contains_key(&name) || !owner.limiter().is_limited() {
                     continue;
                 }
                 let base = self.bases.remove(&name).unwrap_or_default();
-                let wanted_requests = owner.usage().usage_totals().wanted_requests;
+                let wanted_requests = owner.limiter().usage_totals().wanted_requests;
                 let reported = ReportedOwner {
                     owner,
                     base,
@@ -105,7 +105,7 @@ impl LimitSync {
         }
         let bases = &mut self.bases;
         self.reported.retain(|name, reported| {
-            let totals = reported.owner.usage().usage_totals();
+            let totals = reported.owner.limiter().usage_totals();
             if totals.wanted_requests != reported.last.wanted_requests {
                 reported.used_at = now;
             }
@@ -139,13 +139,13 @@ impl LimitSync {
             let sum = sums.remove(name.as_str()).unwrap_or_default();
             let receives_rest =
                 reported.has_recent_demand(now) && receives_remainder(name, own, &sum.demanding, now);
-            reported.owner.usage().apply_peer_usage(&complete(&sum, receives_rest), now);
+            reported.owner.limiter().apply_peer_usage(&complete(&sum, receives_rest), now);
         }
         for (name, sum) in sums {
             if let Some(owner) =
-                LimitSubject::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
+                LimitSubject::find_by_name(cache, name).filter(|owner| owner.limiter().is_limited())
             {
-                owner.usage().apply_peer_usage(&complete(&sum, false), now);
+                owner.limiter().apply_peer_usage(&complete(&sum, false), now);
             }
         }
     }
@@ -197,11 +197,11 @@ impl LimitSync {
     pub fn refresh_spends(&self, spends: &SpendStore, now: Duration) -> Result<(), StoreError> {
         let owners: Vec<&LimitSubject> = self.reported.values().map(|reported| &reported.owner).collect();
         let owners: Vec<&LimitSubject> =
-            owners.into_iter().filter(|owner| owner.usage().has_budget()).collect();
+            owners.into_iter().filter(|owner| owner.limiter().has_budget()).collect();
         let names: Vec<SpendOwner> = owners.iter().map(|owner| owner.spend_owner()).collect();
         for (owner, spent) in owners.into_iter().zip(spends.get_many(&names)?) {
             if let Some(spent) = spent {
-                owner.usage().replace_written_spend(spent, now);
+                owner.limiter().replace_written_spend(spent, now);
             }
         }
         Ok(())
@@ -226,7 +226,7 @@ impl ReportedOwner {
 
     /// Returns true if requests were admitted or refused here lately.
     fn has_recent_demand(&mut self, now: Duration) -> bool {
-        let wanted = self.owner.usage().usage_totals().wanted_requests;
+        let wanted = self.owner.limiter().usage_totals().wanted_requests;
         if std::mem::replace(&mut self.wanted_requests, wanted) != wanted {
             self.demanded_at = Some(now);
         }

@@ -37,7 +37,7 @@ pub struct BudgetDrawTerms {
 }
 
 impl LimitSubject {
-    pub(super) fn usage(&self) -> &UsageLimiter {
+    pub(super) fn limiter(&self) -> &UsageLimiter {
         match self {
             Self::Key(principal) => principal.limiter(),
             Self::Account(account) => &account.limiter,
@@ -79,7 +79,7 @@ impl LimitSubject {
 impl LeasedBudget {
     /// Returns the budgets of a key and its account whose parts do not cover a request of this cost.
     #[must_use]
-    pub fn lacking(principal: &Arc<Principal>, cost: u64) -> Vec<Self> {
+    pub fn uncovered_budgets(principal: &Arc<Principal>, cost: u64) -> Vec<Self> {
         let mut lacking = Vec::new();
         for owner in [LimitSubject::Key(principal.clone()), LimitSubject::Account(principal.account.clone())]
         {
@@ -130,14 +130,14 @@ impl LeasedBudget {
 
     /// Returns the part that is not spent.
     #[must_use]
-    pub fn left(&self) -> i64 {
-        self.with(|state, period| state.meter.lease_left(period))
+    pub fn unspent_amount(&self) -> i64 {
+        self.with(|state, period| state.meter.unspent_lease(period))
     }
 
     /// Returns the part as it is in the store while no spending is being written.
     #[must_use]
-    pub fn stored(&self) -> i64 {
-        self.with(|state, period| state.meter.lease_stored(period))
+    pub fn stored_amount(&self) -> i64 {
+        self.with(|state, period| state.meter.stored_lease(period))
     }
 
     /// Returns true if the part has to return, because the budget was lowered or removed.
@@ -178,7 +178,7 @@ impl LeasedBudget {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut LimiterState, BudgetPeriod) -> T) -> T {
-        work(&mut self.owner.usage().0.lock(), self.period)
+        work(&mut self.owner.limiter().0.lock(), self.period)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use penstock_limits::{
-    BudgetPeriod, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals, WrittenLeases,
+    BudgetPeriod, LeaseSpending, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals,
 };
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
@@ -27,7 +27,7 @@ pub struct UnwrittenSpending {
     /// Spending since the last [`UsageLimiter::take_spend`].
     pub spent: SpendRecord,
     /// Part of this spending that was paid from leased parts of the budgets.
-    pub leased: WrittenLeases,
+    pub leased: LeaseSpending,
     /// Spending that was in the store before, for [`UsageLimiter::put_back_spend`].
     before: SpendRecord,
 }
@@ -36,11 +36,11 @@ impl UsageLimiter {
     /// Creates the usage of a key or account, which continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
-        let spend =
-            spent.map(|spent| SpendTotals::restored(spent.day, spent.month, Duration::from_secs(spent.at)));
+        let spend = spent
+            .map(|spent| SpendTotals::from_stored(spent.day, spent.month, Duration::from_secs(spent.at)));
         Self(Mutex::new(LimiterState {
             limits: limits_of(limits),
-            meter: UsageMeter::restored(spend.unwrap_or_default()),
+            meter: UsageMeter::from_stored_spend(spend.unwrap_or_default()),
             written: spent.copied().unwrap_or_default(),
         }))
     }
@@ -57,7 +57,7 @@ impl UsageLimiter {
     #[must_use]
     pub fn spend_record(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
-        let within = |period| inner.meter.spend().spent_in(period, now);
+        let within = |period| inner.meter.spend_totals().spent_in(period, now);
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
@@ -65,20 +65,24 @@ impl UsageLimiter {
     #[must_use]
     pub fn take_spend(&self, now: Duration) -> UnwrittenSpending {
         let mut inner = self.0.lock();
-        let within = |period| inner.meter.spend().spent_in(period, now);
+        let within = |period| inner.meter.spend_totals().spent_in(period, now);
         let before = inner.written;
         // If the clock went back, the spending still counts for the newest day.
         let at = now.as_secs().max(before.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
         inner.written = spent;
-        UnwrittenSpending { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
+        UnwrittenSpending {
+            spent: spent.spent_since(before),
+            leased: inner.meter.take_unwritten_spending(),
+            before,
+        }
     }
 
     /// Reverts the last [`UsageLimiter::take_spend`], so that its amounts are returned again later.
     pub fn put_back_spend(&self, taken: &UnwrittenSpending) {
         let mut inner = self.0.lock();
         inner.written = taken.before;
-        inner.meter.put_back_written_leases(taken.leased);
+        inner.meter.restore_unwritten_spending(taken.leased);
     }
 
     /// Returns true if there is a limit.
@@ -97,7 +101,7 @@ impl UsageLimiter {
     /// Returns this process's own totals of usage, to be sent to the other members of a fleet.
     #[must_use]
     pub fn usage_totals(&self) -> UsageTotals {
-        self.0.lock().meter.totals()
+        self.0.lock().meter.usage_totals()
     }
 
     /// Limits this member of a fleet to an equal part of each limit until members have shared their usage for the first
@@ -105,7 +109,7 @@ impl UsageLimiter {
     pub fn divide_limits(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
-        meter.lease_budgets();
+        meter.enable_budget_leases();
     }
 
     /// Applies the usage of the other members of a fleet.
@@ -118,11 +122,11 @@ impl UsageLimiter {
     /// is added to it.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
-        let within = |period| inner.meter.spend().spent_in(period, now);
+        let within = |period| inner.meter.spend_totals().spent_in(period, now);
         let at = now.as_secs().max(inner.written.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
-        let total = written.merged_with(spent.since(inner.written));
-        inner.meter.replace_spend(SpendTotals::restored(
+        let total = written.merged_with(spent.spent_since(inner.written));
+        inner.meter.replace_spend(SpendTotals::from_stored(
             total.day,
             total.month,
             Duration::from_secs(total.at),
@@ -132,8 +136,8 @@ impl UsageLimiter {
 
     /// Returns the number of admitted requests since startup.
     #[must_use]
-    pub fn total_admitted_requests(&self) -> u64 {
-        self.0.lock().meter.admitted()
+    pub fn admitted_request_count(&self) -> u64 {
+        self.0.lock().meter.admitted_count()
     }
 
     /// Returns the number of requests in flight, the number of tokens by which the token limit is exceeded, and the

@@ -7,7 +7,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
-use crate::storage::files::{StoredContents, note_imported_folder};
+use crate::storage::files::{StoredContents, write_imported_store_id};
 use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
@@ -75,7 +75,7 @@ pub fn import_archive(
     let gone = delete_missing(&records, &files, &contents)?;
     move_to_bucket(&records, &contents)?;
     if let Some(id) = records.directory_id().map_err(to_message)?.filter(|_| !contents.has_bucket()) {
-        note_imported_folder(&data_paths.files, &id).map_err(failed)?;
+        write_imported_store_id(&data_paths.files, &id).map_err(failed)?;
     }
     // The rows of the store must not be open any more once it is complete.
     drop((records, contents));

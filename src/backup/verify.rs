@@ -123,9 +123,10 @@ fn verify_ledger(
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
     // Opening the ledger for writes would repair the differences that have to be reported.
     let book = LedgerStore::open_for_comparison(store.clone(), &data_paths.ledger_path());
-    let proof =
-        report::verify_with(&book, &LedgerCheckpoint::default(), &mut |entries| progress.advance(entries))
-            .map_err(|failed| failed.0)?;
+    let proof = report::verify_with_checkpoint(&book, &LedgerCheckpoint::default(), &mut |entries| {
+        progress.advance(entries)
+    })
+    .map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;
     if let Some((entry, why)) = &proof.invalid_entry {
         verdict.add_finding(format!("ledger: entry {entry} does not fit: {why}"));

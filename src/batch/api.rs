@@ -2,8 +2,10 @@
 //! sees it; its files belong to the key that created the batch.
 
 use super::context::BatchContext;
-use super::errors::{batch_not_found, input_not_found, insert_refusal, not_writable, too_many_batches};
-use super::runner::BatchStart;
+use super::errors::{
+    batch_not_found, batches_not_writable, input_not_found, insert_error_response, too_many_batches,
+};
+use super::runner::RunnableBatch;
 use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT, api_object};
 use crate::auth::key_cache::Principal;
 use crate::storage::files::run_blocking;
@@ -62,12 +64,17 @@ impl BatchManager {
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted = tokio::task::spawn_blocking(move || store.insert(&new_record, input)).await;
-        if let Some(refusal) = insert_refusal(inserted.unwrap_or(Err(StoreError::Stuck))) {
+        if let Some(refusal) = insert_error_response(inserted.unwrap_or(Err(StoreError::Stuck))) {
             batches.unregister(&record.id);
             return Err(refusal);
         }
         log_creation(&record);
-        batches.spawn_batch(context, BatchStart { record: record.clone(), claim: None }, commands, publisher);
+        batches.spawn_batch(
+            context,
+            RunnableBatch { record: record.clone(), claim: None },
+            commands,
+            publisher,
+        );
         Ok(Arc::new(record))
     }
 
@@ -77,7 +84,7 @@ impl BatchManager {
         match self.backend.health() {
             StoreHealth::Full => Err(ApiError::new(ErrorCode::StorageFull)),
             StoreHealth::Ready if !shut && !context.ledger.is_failing() => Ok(()),
-            _ => Err(not_writable()),
+            _ => Err(batches_not_writable()),
         }
     }
 
@@ -146,7 +153,7 @@ impl BatchManager {
                 let message = format!("This batch has ended and cannot be cancelled: it is {state}.");
                 Err(ApiError::with_message(ErrorCode::Conflict, message).with_detail("status", state))
             }
-            _ => Err(not_writable()),
+            _ => Err(batches_not_writable()),
         }
     }
 
@@ -174,7 +181,7 @@ impl BatchManager {
                 Ok(Ok(record)) => Some(record),
                 // The batch has just ended, does not run yet, or the gateway is stopping.
                 Ok(Err(_)) => self.find_record(&id).await?,
-                Err(_) => return Err(not_writable()),
+                Err(_) => return Err(batches_not_writable()),
             };
         }
         // Another gateway runs the batch, or has just taken it over.

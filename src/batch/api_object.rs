@@ -5,7 +5,7 @@ use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchUsage
 use serde_json::{Map, Value, json};
 
 /// Returns the lifecycle that a record stores.
-pub fn lifecycle_of(record: &BatchRecord) -> BatchLifecycle {
+pub fn lifecycle_from_record(record: &BatchRecord) -> BatchLifecycle {
     let counts = &record.counts;
     BatchLifecycle {
         state: lifecycle_state(record.state),
@@ -26,7 +26,7 @@ pub fn lifecycle_of(record: &BatchRecord) -> BatchLifecycle {
 }
 
 /// Writes a lifecycle to its record.
-pub fn store_lifecycle(record: &mut BatchRecord, life: &BatchLifecycle) {
+pub fn write_lifecycle_to_record(record: &mut BatchRecord, life: &BatchLifecycle) {
     record.state = match life.state {
         LifecycleState::Validating => BatchState::Validating,
         LifecycleState::InProgress => BatchState::InProgress,

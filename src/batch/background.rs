@@ -10,13 +10,13 @@
 
 use super::context::BatchContext;
 use super::errors::{response_not_writable, too_many_responses};
-use super::runner::BatchStart;
+use super::runner::RunnableBatch;
 use super::{BatchManager, HeldClaim, Takeover};
 use crate::auth::key_cache::Principal;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{
-    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertOutcome, first_claim,
+    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertOutcome, claim_for_insert,
 };
 use penstock_storage::{StoreError, Transaction};
 use std::io::ErrorKind;
@@ -82,7 +82,7 @@ impl BatchManager {
         }
         tracing::info!(name: "background_response_created", id = &*record.id, key = &*record.key);
         let claim = claim.map(|claim| HeldClaim { claim, takeover: Takeover::Orderly });
-        batches.spawn_batch(context, BatchStart { record, claim }, commands, publisher);
+        batches.spawn_batch(context, RunnableBatch { record, claim }, commands, publisher);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl BatchManager {
         if !self.fleet.is_shared() {
             return (None, Transaction::new());
         }
-        let (claim, guards) = first_claim(id, self.fleet.strand(), self.fleet.fence().as_ref());
+        let (claim, guards) = claim_for_insert(id, self.fleet.member_number(), self.fleet.fence().as_ref());
         (Some(claim), guards)
     }
 
@@ -100,7 +100,7 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
-    pub async fn unfinished_response(
+    pub async fn find_unfinished_response(
         &self,
         key: &str,
         id: &str,
@@ -115,7 +115,7 @@ impl BatchManager {
     }
 
     /// Returns the changes of a response that this process runs.
-    pub fn response_changes(&self, id: &str) -> Option<ResponseWatcher> {
+    pub fn watch_response(&self, id: &str) -> Option<ResponseWatcher> {
         self.running.lock().get(id).map(|running| running.published.clone())
     }
 
@@ -125,7 +125,7 @@ impl BatchManager {
     /// # Errors
     /// Returns a 503 if the response did not end in time, or if the store cannot be read.
     pub async fn cancel_response(&self, key: &str, id: &str) -> Result<(), ApiError> {
-        let Some(record) = self.unfinished_response(key, id).await? else { return Ok(()) };
+        let Some(record) = self.find_unfinished_response(key, id).await? else { return Ok(()) };
         let last = self.request_cancellation(record).await?;
         match last {
             Some(record) if !record.state.is_final() => Err(response_not_writable()),

@@ -5,10 +5,10 @@ use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claimed_commit;
 use super::claims::HeldClaim;
-use super::commit::CommitEnd;
+use super::commit::BatchCommitOutcome;
 use crate::billing::HoldEnd;
 use penstock_dialect::background_response::{
-    PendingResponseState, ResponseFailure, build_ended_document, has_answer, with_state,
+    PendingResponseState, ResponseFailure, build_ended_document, has_answer, with_pending_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_storage::batches::{self, BatchState};
@@ -43,12 +43,12 @@ impl ResponseRun {
         };
         self.record.state = state;
         match self.commit(hold).await {
-            CommitEnd::Durable => {
+            BatchCommitOutcome::Durable => {
                 self.app.batches.log_response_end(&self.app, &self.record);
                 None
             }
-            CommitEnd::ClaimLost => Some(Interruption::ClaimLost),
-            CommitEnd::Failed => Some(Interruption::Stopping),
+            BatchCommitOutcome::ClaimLost => Some(Interruption::ClaimLost),
+            BatchCommitOutcome::Failed => Some(Interruption::Stopping),
         }
     }
 
@@ -79,7 +79,7 @@ impl ResponseRun {
             }
             tokio::select! {
                 biased;
-                why = watch.claim_lost_or_stop() => return Err(why),
+                why = watch.wait_for_claim_loss_or_stop() => return Err(why),
                 () = sleep(pause) => {}
             }
             pause *= 2;
@@ -94,7 +94,7 @@ impl ResponseRun {
         let response = match end {
             ResponseEnd::Answered(response, _) if has_answer(response) => response.clone(),
             ResponseEnd::Answered(..) => return Err(invalid()),
-            ResponseEnd::Unanswered(state) => with_state(stored.response, state),
+            ResponseEnd::Unanswered(state) => with_pending_state(stored.response, state),
         };
         let ended = build_ended_document(&document, &response).ok_or_else(invalid)?;
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
@@ -107,15 +107,15 @@ impl ResponseRun {
     }
 
     /// Commits the record with the end of a reserve, and publishes it.
-    pub(super) async fn commit(&mut self, hold: Option<HoldEnd>) -> CommitEnd {
-        let Ok(rows) = batches::record_rows(&self.record, None) else { return CommitEnd::Failed };
+    pub(super) async fn commit(&mut self, hold: Option<HoldEnd>) -> BatchCommitOutcome {
+        let Ok(rows) = batches::record_rows(&self.record, None) else { return BatchCommitOutcome::Failed };
         let ends = Vec::from_iter(hold);
         let commit =
             claimed_commit::commit_outcomes(&self.app, &self.record, self.claim, (ends, rows, Vec::new()));
-        let Ok((claim, durable)) = commit else { return CommitEnd::Failed };
+        let Ok((claim, durable)) = commit else { return BatchCommitOutcome::Failed };
         self.claim = claim;
         let end = durable.await;
-        if end == CommitEnd::Durable {
+        if end == BatchCommitOutcome::Durable {
             self.published.send_replace(Arc::new(self.record.clone()));
         }
         end
@@ -127,7 +127,7 @@ impl ResponseRun {
             && let Some(background) = &mut self.record.background
         {
             background.starts = background.starts.saturating_sub(1);
-            if self.commit(None).await != CommitEnd::Durable {
+            if self.commit(None).await != BatchCommitOutcome::Durable {
                 return;
             }
         }

@@ -4,9 +4,9 @@
 use super::BatchChannels;
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claims::HeldClaim;
-use super::commit::CommitEnd;
+use super::commit::BatchCommitOutcome;
 use super::context::{AnswerIdentity, BatchContext, LineClass, LineDisposition, LineRequest, LineResponse};
-use super::runner::{BatchStart, TICK};
+use super::runner::{RunnableBatch, TICK_INTERVAL};
 use super::scheduler::{RunPermit, SchedulerEntry};
 use crate::billing::HoldEnd;
 use crate::limits::admission_control::AdmissionPermit;
@@ -14,7 +14,7 @@ use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_dialect::background_response::{
-    PendingResponseState, ResponseFailure, failure_from_envelope, pending_request,
+    PendingResponseState, ResponseFailure, failure_from_envelope, pending_request_body,
 };
 use penstock_storage::StoreHealth;
 use penstock_storage::batches::{BatchRecord, BatchState};
@@ -81,11 +81,11 @@ pub(super) struct ResponseRun {
 /// Runs a response until it has ended or the gateway stops.
 pub(super) async fn run_response(
     context: Arc<BatchContext>,
-    start: BatchStart,
+    start: RunnableBatch,
     (commands, published): BatchChannels,
 ) {
     let mut watch = ResponseWatch::new(&context, &start.record, commands);
-    let BatchStart { record, claim } = start;
+    let RunnableBatch { record, claim } = start;
     let mut run = ResponseRun {
         app: context.clone(),
         record,
@@ -149,7 +149,7 @@ impl ResponseRun {
             }
             tokio::select! {
                 () = entry.wait_for_grant() => {}
-                () = sleep(TICK) => {}
+                () = sleep(TICK_INTERVAL) => {}
             }
         }
     }
@@ -174,9 +174,9 @@ impl ResponseRun {
         self.record.state = BatchState::InProgress;
         self.record.in_progress = Some(self.app.clock.unix_seconds());
         match self.commit(None).await {
-            CommitEnd::Durable => None,
-            CommitEnd::ClaimLost => Some(RunOutcome::Interrupted(Interruption::ClaimLost)),
-            CommitEnd::Failed => Some(RunOutcome::Interrupted(Interruption::Stopping)),
+            BatchCommitOutcome::Durable => None,
+            BatchCommitOutcome::ClaimLost => Some(RunOutcome::Interrupted(Interruption::ClaimLost)),
+            BatchCommitOutcome::Failed => Some(RunOutcome::Interrupted(Interruption::Stopping)),
         }
     }
 
@@ -195,7 +195,7 @@ impl ResponseRun {
         };
         let cancel = CancellationToken::new();
         let Some(mut done) = self.start_line(body, (memory, permit), &cancel) else {
-            return Ok(AttemptResult::Retry(TICK));
+            return Ok(AttemptResult::Retry(TICK_INTERVAL));
         };
         let why = tokio::select! {
             biased;
@@ -240,7 +240,7 @@ impl ResponseRun {
     /// exists, or as an error the pause after which to try again.
     async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
         let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
-        let Some(request) = document.as_deref().and_then(pending_request) else { return Ok(None) };
+        let Some(request) = document.as_deref().and_then(pending_request_body) else { return Ok(None) };
         let mut memory = self.app.admission.acquire_for_batch_line();
         memory.reserve_bytes(request.len()).map_err(|_| Duration::from_secs(1))?;
         Ok(Some((Bytes::copy_from_slice(request), memory)))
@@ -267,7 +267,7 @@ impl ResponseRun {
         };
         let is_keyless = done.status == 401 && !self.may_start();
         let pause = match done.ending {
-            _ if is_keyless => TICK * 2,
+            _ if is_keyless => TICK_INTERVAL * 2,
             LineDisposition::Final => return self.on_answer(done),
             LineDisposition::Retry(wanted) => {
                 self.void(done.end.take());
@@ -275,7 +275,7 @@ impl ResponseRun {
                 return self.retry_or_fail(wanted, done.status, &done.body.concat());
             }
             LineDisposition::Yielded(wanted) => wanted.max(YIELD_PAUSE),
-            LineDisposition::FundsHeld | LineDisposition::Cancelled => TICK,
+            LineDisposition::FundsHeld | LineDisposition::Cancelled => TICK_INTERVAL,
         };
         self.void(done.end.take());
         AttemptResult::Retry(pause)

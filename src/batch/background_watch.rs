@@ -2,7 +2,7 @@
 
 use super::BatchCommand;
 use super::context::BatchContext;
-use super::runner::TICK;
+use super::runner::TICK_INTERVAL;
 use penstock_dialect::background_response::{PendingResponseState, ResponseFailure};
 use penstock_storage::batches::{BatchRecord, CancellationRequest};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl ResponseWatch {
                         return why;
                     }
                 }
-                () = sleep(TICK) => {
+                () = sleep(TICK_INTERVAL) => {
                     if let Some(failure) = self.check() {
                         return Interruption::Ended(PendingResponseState::Failed(failure));
                     }
@@ -71,11 +71,11 @@ impl ResponseWatch {
     }
 
     /// Waits until another process has to continue a finished response: its claim is lost, or the gateway stops.
-    pub(super) async fn claim_lost_or_stop(&mut self) -> Interruption {
+    pub(super) async fn wait_for_claim_loss_or_stop(&mut self) -> Interruption {
         loop {
             match self.wait_for_interruption().await {
                 // The response has already ended, so only a lost claim or a stop matters.
-                Interruption::Ended(_) => sleep(TICK).await,
+                Interruption::Ended(_) => sleep(TICK_INTERVAL).await,
                 why => return why,
             }
         }

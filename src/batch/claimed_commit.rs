@@ -1,11 +1,11 @@
 //! Claim of a running batch: the condition of its commits, its loss and its release.
 
 use super::claims::{HeldClaim, Takeover};
-use super::commit::CommitEnd;
+use super::commit::BatchCommitOutcome;
 use super::context::BatchContext;
 use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PendingResults, RunnerPhase};
-use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFenced};
+use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFencedCommit};
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::ledger::{CounterChange, RowWrite};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn commit_outcomes(
     record: &BatchRecord,
     held: Option<HeldClaim>,
     (ends, mut rows, counters): CommitContents,
-) -> Result<(Option<HeldClaim>, impl Future<Output = CommitEnd> + Send + use<>), CommitTooLarge> {
+) -> Result<(Option<HeldClaim>, impl Future<Output = BatchCommitOutcome> + Send + use<>), CommitTooLarge> {
     let ledger = context.ledger.clone();
     let Some(HeldClaim { claim, .. }) = held else {
         let ticket = ledger.record_outcomes(ends, rows)?;
@@ -35,7 +35,7 @@ pub(super) fn commit_outcomes(
         rows.push(next.row_write(&record.id));
     }
     let fences = CommitFences { fences: vec![claim.fence(&record.id)], counters };
-    let pending = ledger.record_fenced(ends, rows, fences)?;
+    let pending = ledger.record_fenced_outcomes(ends, rows, fences)?;
     let held = HeldClaim { claim: next, takeover: Takeover::Orderly };
     Ok((Some(held), wait_for_commit(ledger, PendingCommit::Fenced(pending))))
 }
@@ -45,17 +45,17 @@ enum PendingCommit {
     /// Ticket of a commit without conditions.
     Plain(u64),
     /// Commit that requires the claim.
-    Fenced(PendingFenced),
+    Fenced(PendingFencedCommit),
 }
 
-async fn wait_for_commit(ledger: Arc<Ledger>, pending: PendingCommit) -> CommitEnd {
+async fn wait_for_commit(ledger: Arc<Ledger>, pending: PendingCommit) -> BatchCommitOutcome {
     match pending {
-        PendingCommit::Plain(ticket) if ledger.wait_durable(ticket).await => CommitEnd::Durable,
-        PendingCommit::Plain(_) => CommitEnd::Failed,
-        PendingCommit::Fenced(pending) => match ledger.wait_fenced(pending).await {
-            FencedResult::Recorded => CommitEnd::Durable,
-            FencedResult::FenceLost => CommitEnd::ClaimLost,
-            FencedResult::Ended => CommitEnd::Failed,
+        PendingCommit::Plain(ticket) if ledger.wait_durable(ticket).await => BatchCommitOutcome::Durable,
+        PendingCommit::Plain(_) => BatchCommitOutcome::Failed,
+        PendingCommit::Fenced(pending) => match ledger.wait_fenced_commit(pending).await {
+            FencedResult::Recorded => BatchCommitOutcome::Durable,
+            FencedResult::FenceLost => BatchCommitOutcome::ClaimLost,
+            FencedResult::Ended => BatchCommitOutcome::Failed,
         },
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! The owner of a batch without a holder is the live member with the highest hash of the batch and the member, so that
 //! members agree without messages. A batch stays with its holder while the holder is alive. The holder starts lines
-//! only if it has read its claims so recently that no other member can have taken them, see [`ClaimWatch`].
+//! only if it has read its claims so recently that no other member can have taken them, see [`ClaimCheckState`].
 
 use super::context::BatchContext;
-use super::runner::BatchStart;
+use super::runner::RunnableBatch;
 use super::slice_claims::takeover_for_any_member;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
@@ -54,7 +54,7 @@ pub(super) enum Takeover {
 
 /// Time at which this member last read that it holds its claims.
 #[derive(Debug, Default)]
-pub(super) struct ClaimWatch {
+pub(super) struct ClaimCheckState {
     checked: Mutex<Option<Instant>>,
     /// Wakes the search for batches to claim.
     pub(super) search: Notify,
@@ -62,7 +62,7 @@ pub(super) struct ClaimWatch {
     is_search_failing: AtomicBool,
 }
 
-impl ClaimWatch {
+impl ClaimCheckState {
     /// Returns true if the claims were read so recently that no other member has taken them. `dead_after` is the time
     /// after which a silent member counts as dead.
     fn is_fresh(&self, now: Instant, dead_after: Duration) -> bool {
@@ -134,7 +134,7 @@ impl BatchManager {
 
     /// Wakes the search for batches to claim, if the pages of unfinished batches and slices have one that this member
     /// does not run.
-    pub fn search_if_unclaimed(&self, pages: &[RowPage]) {
+    pub fn wake_search_if_unclaimed(&self, pages: &[RowPage]) {
         let running = self.running.lock();
         let is_unknown = |entry: UnfinishedEntry| !running.contains_key(entry.id().as_str());
         if pages.iter().any(|page| page.more || BatchStore::parse_unfinished(page).any(is_unknown)) {
@@ -224,14 +224,14 @@ impl BatchManager {
         {
             running.commands.send(BatchCommand::End(end)).ok();
         }
-        let start = BatchStart { record, claim: Some(held) };
+        let start = RunnableBatch { record, claim: Some(held) };
         batches.spawn_batch(context, start, commands, published);
     }
 
     /// Takes the claims of all batches that this member may take, and adds them to `taken`. Blocks.
     fn take_claims(&self, is_start: bool, taken: &mut Vec<ClaimedBatch>) -> Result<(), StoreError> {
-        let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
-        let [whole, sliced] = self.store.whole_and_sliced_ids()?;
+        let (live, own, alive) = (self.fleet.live_members(), self.fleet.member_number(), self.fleet.fence());
+        let [whole, sliced] = self.store.unfinished_ids_by_kind()?;
         let is_sliced: HashSet<&str> = sliced.iter().map(String::as_str).collect();
         let mut ids = [whole, sliced.clone()].concat();
         {
@@ -273,7 +273,7 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.
-    pub(super) async fn resume_claimed(context: &Arc<BatchContext>) -> Result<(), String> {
+    pub(super) async fn claim_and_resume_batches(context: &Arc<BatchContext>) -> Result<(), String> {
         let (batches, is_start) = (&context.batches, !context.batches.resumed.load(Ordering::Acquire));
         batches.check_claims().await;
         let claimed = Self::claim_batches(context, is_start).await;
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn claims_are_trusted_for_less_time_than_others_wait() {
-        let (watch, now) = (ClaimWatch::default(), Instant::now());
+        let (watch, now) = (ClaimCheckState::default(), Instant::now());
         let ttl = Duration::from_secs(20);
         assert!(!watch.is_fresh(now, ttl));
         *watch.checked.lock() = Some(now);

@@ -2,7 +2,7 @@
 //! of finished lines, the batch record and the size of the output, so that these change together or not at all.
 
 use super::api_object;
-use super::result_write::{OutputUpdate, ResultWriteJob, output_rows, written_rows};
+use super::result_write::{OutputUpdate, ResultWriteJob, output_rows, rows_of_transaction};
 use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
 use super::slice_result::slice_end;
@@ -52,7 +52,7 @@ pub(super) struct GroupWriteResult {
 
 /// End of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CommitEnd {
+pub(super) enum BatchCommitOutcome {
     /// Commit that is durable.
     Durable,
     /// Commit that was refused, because another gateway of the fleet has claimed the batch.
@@ -73,8 +73,8 @@ impl BatchRunner {
             return;
         }
         let mut group = self.next_group(MAX_OUTCOMES);
-        let last =
-            u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.lifecycle.counts.pending());
+        let last = u32::try_from(group.lines.len())
+            .is_ok_and(|lines| lines == self.lifecycle.counts.pending_count());
         group.is_last = (last && !group.lines.is_empty()) || (ends && self.pending.lines.is_empty());
         self.disk.writing = true;
         let (files, tell) = (self.app.files.clone(), self.events.clone());
@@ -128,7 +128,7 @@ impl BatchRunner {
     }
 
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
-    pub(super) fn on_written(&mut self, wrote: GroupWriteResult) {
+    pub(super) fn on_group_written(&mut self, wrote: GroupWriteResult) {
         let GroupWriteResult { group, written } = wrote;
         let OutputUpdate { output, results, is_new: fresh, replaced, segment } = match written {
             Ok(written) => written,
@@ -159,7 +159,7 @@ impl BatchRunner {
         }
         let (mut rows, mut growth) = (Vec::with_capacity(8), 0);
         if let Some(mut results) = results {
-            results.lines = self.lifecycle.counts.finished();
+            results.lines = self.lifecycle.counts.finished_count();
             let before = self.record.output_bytes;
             growth = i64::try_from(results.bytes.saturating_sub(before)).unwrap_or(i64::MAX);
             self.record.output = Some(results.id.clone());
@@ -168,7 +168,7 @@ impl BatchRunner {
             self.files.output_record = Some(results);
         }
         if let Some(replaced) = replaced {
-            rows.extend(written_rows(&FileStore::remove_operations(&replaced)));
+            rows.extend(rows_of_transaction(&FileStore::remove_operations(&replaced)));
             self.files.replaced = Some(replaced);
         }
         growth += self.add_segment_rows(segment.as_ref(), &mut rows);
@@ -178,7 +178,7 @@ impl BatchRunner {
     }
 
     fn mark_ended(&mut self, why: EndReason, now: u64) {
-        if !self.lifecycle.end(why, now) {
+        if !self.lifecycle.end_early(why, now) {
             return;
         }
         if let Some(slice) = &mut self.record.slice {
@@ -210,7 +210,7 @@ impl BatchRunner {
         mut rows: Vec<RowWrite>,
         counters: Vec<CounterChange>,
     ) {
-        api_object::store_lifecycle(&mut self.record, &self.lifecycle);
+        api_object::write_lifecycle_to_record(&mut self.record, &self.lifecycle);
         let others = rows.len();
         match batches::record_rows(&self.record, Some(self.completed.bytes())) {
             Ok(own) => rows.extend(own),
@@ -233,13 +233,13 @@ impl BatchRunner {
         if self.commit_outcomes(ends, rows, counters).is_err() {
             return self.commit_failed("more than one commit can hold");
         }
-        self.end_with(EndReason::InvalidInput);
+        self.end_early(EndReason::InvalidInput);
     }
 
     /// Logs a failed commit. The next start of the batch continues from the last successful commit.
     fn commit_failed(&self, why: &str) {
         tracing::error!(name: "batch_results_not_committed", batch = self.record.id, why);
-        self.events.send(BatchEvent::Committed(CommitEnd::Failed)).ok();
+        self.events.send(BatchEvent::Committed(BatchCommitOutcome::Failed)).ok();
     }
 
     /// Queues a group again after a disk error; no new line starts until the group is written.
@@ -251,7 +251,7 @@ impl BatchRunner {
             self.pending.lines.clear();
             self.pending.bytes = 0;
             self.merge.segments.clear();
-            self.end_with(EndReason::OutputDamaged);
+            self.end_early(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
             return;
         }
@@ -263,11 +263,11 @@ impl BatchRunner {
             self.pending.bytes += line.result.len();
             self.pending.lines.push_front(line);
         }
-        self.back_off();
+        self.pause_disk_access();
     }
 
     /// Pauses disk access after an error.
-    pub(super) fn back_off(&mut self) {
+    pub(super) fn pause_disk_access(&mut self) {
         let pause = FIRST_RETRY_PAUSE.saturating_mul(1 << self.disk.failures.min(8)).min(MAX_RETRY_PAUSE);
         self.disk.failures = self.disk.failures.saturating_add(1);
         self.disk.retry_at = Some(Instant::now() + pause);

@@ -4,12 +4,12 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 
 /// Returns the client's error for a store error of an insert; `None` if the insert succeeded.
-pub(super) fn insert_refusal(inserted: Result<(), StoreError>) -> Option<ApiError> {
+pub(super) fn insert_error_response(inserted: Result<(), StoreError>) -> Option<ApiError> {
     match inserted {
         Ok(()) => None,
         Err(StoreError::Full) => Some(ApiError::new(ErrorCode::StorageFull)),
         Err(StoreError::Guard { .. }) => Some(input_not_found()),
-        Err(_) => Some(not_writable()),
+        Err(_) => Some(batches_not_writable()),
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn too_many_batches(most: usize) -> ApiError {
         .with_retry_after(60)
 }
 
-pub(super) fn not_writable() -> ApiError {
+pub(super) fn batches_not_writable() -> ApiError {
     let message = "Batches cannot be stored at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }

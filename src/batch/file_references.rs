@@ -1,7 +1,7 @@
 //! Use of files by batches, for the deletion of files: reports the files that are in use, and ends batches before their
 //! input file is deleted.
 
-use super::errors::not_writable;
+use super::errors::batches_not_writable;
 use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
 use crate::storage::files::FileConsumers;
 use async_trait::async_trait;
@@ -29,9 +29,9 @@ impl FileConsumers for BatchManager {
             || self.store.has_segment(open.iter().map(|record| &**record), id).unwrap_or(true)
     }
 
-    async fn end_users(&self, id: &str) -> Result<(), ApiError> {
+    async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError> {
         if self.fleet.is_shared() {
-            return self.end_users_in_fleet(id).await;
+            return self.end_batches_of_input_in_fleet(id).await;
         }
         {
             let mut deleting = self.deleting.lock();
@@ -47,15 +47,15 @@ impl FileConsumers for BatchManager {
         for ended in ends {
             if timeout(END_TIMEOUT, ended).await.is_err() {
                 self.deleting.lock().remove(id);
-                return Err(not_writable());
+                return Err(batches_not_writable());
             }
         }
         Ok(())
     }
 
-    async fn end_late_users(&self, id: &str) {
+    async fn end_late_consumers(&self, id: &str) {
         if self.fleet.is_shared() {
-            self.request_end_of_batches(id).await.ok();
+            self.request_end_by_input(id).await.ok();
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
         };
         let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();
         let batches = Arc::new(BatchManager::new(store.clone(), FleetMember::without_fleet()));
-        files.set_users(batches.clone());
+        files.set_consumers(batches.clone());
         let owner = FileOwner { key: "k", account: "a" };
         let old = || {
             let name = "in.jsonl".to_owned();

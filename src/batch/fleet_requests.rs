@@ -1,7 +1,7 @@
 //! Requests about batches that any gateway of a fleet answers: creation, cancellation, and deletion of an input file.
 
 use super::context::BatchContext;
-use super::errors::{insert_refusal, not_writable, too_many_batches};
+use super::errors::{batches_not_writable, insert_error_response, too_many_batches};
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
 use penstock_core::ApiError;
@@ -38,8 +38,8 @@ impl BatchManager {
             }
             Ok(FleetInsertOutcome::TooManyOpen) => Err(too_many_batches(most)),
             Ok(FleetInsertOutcome::Refused) => Err(super::input_not_found()),
-            Err(StoreError::Guard { .. }) => Err(not_writable()),
-            Err(error) => Err(insert_refusal(Err(error)).unwrap_or_else(not_writable)),
+            Err(StoreError::Guard { .. }) => Err(batches_not_writable()),
+            Err(error) => Err(insert_error_response(Err(error)).unwrap_or_else(batches_not_writable)),
         }
     }
 
@@ -70,18 +70,18 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns a refusal if a batch does not end in time or the store cannot be used.
-    pub(super) async fn end_users_in_fleet(&self, file: &str) -> Result<(), ApiError> {
-        for id in self.request_end_of_batches(file).await? {
+    pub(super) async fn end_batches_of_input_in_fleet(&self, file: &str) -> Result<(), ApiError> {
+        for id in self.request_end_by_input(file).await? {
             let record = self.request_end(&id, CancellationRequest::InputDeleted).await?;
             if record.is_some_and(|record| !record.state.is_final()) {
-                return Err(not_writable());
+                return Err(batches_not_writable());
             }
         }
         Ok(())
     }
 
     /// Requests the end of all unfinished batches whose input is this file; returns their ids.
-    pub(super) async fn request_end_of_batches(&self, file: &str) -> Result<Vec<String>, ApiError> {
+    pub(super) async fn request_end_by_input(&self, file: &str) -> Result<Vec<String>, ApiError> {
         let (store, file) = (self.store.clone(), file.to_owned());
         let request = move || {
             let open = store.list_unfinished()?;

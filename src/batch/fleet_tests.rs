@@ -14,13 +14,13 @@ use crate::auth::principal::Principal;
 use crate::config::settings::{FleetSettings, Settings};
 use crate::config::{ResolveEnv, load_text};
 use crate::state::AppState;
-use crate::storage::files::quota::QuotaLimits;
+use crate::storage::files::quota::UploadLimits;
 use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
 use executor::GatedExecutor;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_batch::upload_form::UploadFields;
 use penstock_core::ErrorCode;
-use penstock_ledger::{EntryKind, HashChain, Wallet, lines};
+use penstock_ledger::{EntryKind, HashChain, Wallet, split_lines};
 use penstock_storage::batches::{BatchState, ClaimState};
 use penstock_storage::files::FileStore;
 use penstock_storage::fleet::SharedFleet;
@@ -69,7 +69,7 @@ impl Pair {
         let settings = settings(folder.path());
         let built = tokio::task::spawn_blocking(move || AppState::build(settings)).await;
         let app = built.unwrap().unwrap();
-        let (key, _) = crate::admin::keys::create_demo(&app).await.unwrap();
+        let (key, _) = crate::admin::keys::create_demo_key(&app).await.unwrap();
         let principal = app.key_cache.find_principal(&key).unwrap();
         let calls: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let members = ["1", "2"].map(|name| Member::join(&app, folder.path(), (name, slice_lines), &calls));
@@ -80,13 +80,13 @@ impl Pair {
 
     /// Makes both members read each other's heartbeats.
     fn observe(&self, at: StdInstant) {
-        self.members.iter().for_each(|member| drop(member.fleet.read_heartbeats(at).unwrap()));
+        self.members.iter().for_each(|member| drop(member.fleet.refresh_members(at).unwrap()));
     }
 
     /// Makes the other member declare this one dead.
     fn silence(&self, member: usize) {
         let (other, later) = (&self.members[1 - member].fleet, StdInstant::now() + Duration::from_secs(60));
-        other.read_heartbeats(later).unwrap();
+        other.refresh_members(later).unwrap();
         assert_eq!(other.live_members().len(), 1);
     }
 
@@ -102,7 +102,7 @@ impl Pair {
         count: usize,
     ) -> Result<String, crate::storage::files::FileError> {
         let files = &self.members[member].context.files;
-        let limits = QuotaLimits {
+        let limits = UploadLimits {
             max_total_bytes: 1 << 30,
             max_key_bytes,
             min_free_bytes: 0,
@@ -148,7 +148,7 @@ impl Pair {
         // The owner by hash may be the other member, which does not search.
         let (store, id) = (runner.context.batches.store.clone(), made.id.clone());
         runner.context.batches.check_claims().await;
-        let (own, alive) = (runner.fleet.strand(), runner.fleet.fence());
+        let (own, alive) = (runner.fleet.member_number(), runner.fleet.fence());
         let claim = store.take_claim(&id, None, own, alive.as_ref()).unwrap().unwrap();
         let held = claims::HeldClaim { claim, takeover: claims::Takeover::Orderly };
         runner.run((*made).clone(), held);
@@ -204,7 +204,9 @@ impl Pair {
     fn entries(&self) -> Vec<EntryKind> {
         let mut entries = Vec::new();
         let read = self.app.ledger.store.for_each_block(0, |block| {
-            entries.extend(lines(&block.text).map(|line| HashChain::parse_unverified(line).unwrap().0.kind));
+            entries.extend(
+                split_lines(&block.text).map(|line| HashChain::parse_unverified(line).unwrap().0.kind),
+            );
             Ok::<_, penstock_storage::StoreError>(())
         });
         read.unwrap();
@@ -272,7 +274,7 @@ impl Member {
         calls: &Arc<Mutex<BTreeMap<String, usize>>>,
     ) -> Member {
         let (files, batches) = (Arc::new(files), Arc::new(batches));
-        files.set_users(batches.clone());
+        files.set_consumers(batches.clone());
         let executor = Arc::new(GatedExecutor {
             app: app.clone(),
             permits: Semaphore::new(0),
@@ -302,7 +304,7 @@ impl Member {
     fn run(&self, record: BatchRecord, held: claims::HeldClaim) {
         let batches = &self.context.batches;
         let (commands, published) = batches.register(&record, usize::MAX, Some(held.claim)).unwrap();
-        batches.spawn_batch(&self.context, BatchStart { record, claim: Some(held) }, commands, published);
+        batches.spawn_batch(&self.context, RunnableBatch { record, claim: Some(held) }, commands, published);
     }
 
     async fn claim(&self) {

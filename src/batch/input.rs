@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MAX_LINES: usize = 256;
 
 /// Size in bytes above which a line is large.
-pub const LARGE_LINE: usize = 1 << 20;
+pub const LARGE_LINE_BYTES: usize = 1 << 20;
 
 /// Maximum length of a model name in bytes; no model of the catalogue has a longer name.
 const MAX_MODEL_NAME: usize = 256;
@@ -125,7 +125,7 @@ impl BatchInput {
     /// Returns the next unfinished line and its length in the file.
     fn next_pending(&mut self, done: &CompletionBitmap) -> Result<Option<(PendingLine, usize)>> {
         while self.next_index < self.end_index {
-            let found = match self.reader.next_within(LARGE_LINE)? {
+            let found = match self.reader.next_line_within(LARGE_LINE_BYTES)? {
                 NextLine::Line(line) => self.parse_line(&line, done)?,
                 NextLine::TooLong => {
                     let gate = self.large_lock.clone();
@@ -160,7 +160,7 @@ impl BatchInput {
             self.model = model_of_body(read.body);
         }
         let (custom_id, length) = (read.custom_id.into(), line.bytes.len());
-        let body = if length > LARGE_LINE {
+        let body = if length > LARGE_LINE_BYTES {
             let before = read.body.as_ptr().addr().checked_sub(line.bytes.as_ptr().addr());
             let offset = line.offset + before.ok_or_else(damaged)? as u64;
             LineBody::InFile { offset, length: read.body.len() }
@@ -186,7 +186,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
-    use crate::storage::files::{FileManager, FileOwner, quota::QuotaLimits};
+    use crate::storage::files::{FileManager, FileOwner, quota::UploadLimits};
     use penstock_batch::upload_form::UploadFields;
     use penstock_storage::{files::FileStore, open_in_memory};
     use std::fs;
@@ -206,7 +206,7 @@ mod tests {
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
-        let bounds = QuotaLimits {
+        let bounds = UploadLimits {
             max_total_bytes: 1 << 30,
             max_key_bytes: 1 << 30,
             min_free_bytes: 0,

@@ -97,7 +97,7 @@ impl LargeLineMemory {
         let number = {
             let mut pool = self.pool.lock();
             pool.limit = most;
-            match pool.waiting.join(account, (bytes, hand), usize::MAX) {
+            match pool.waiting.enqueue(account, (bytes, hand), usize::MAX) {
                 EnqueueOutcome::Waiting(number, _) => number,
                 EnqueueOutcome::Full => return None,
             }

@@ -4,7 +4,7 @@ use super::commit::LineOutcome;
 use super::context::{LineClass, LineDisposition, LineRequest, LineResponse};
 use super::input::PendingLine;
 use super::large_lines;
-use super::runner::{BatchEvent, BatchRunner, TICK};
+use super::runner::{BatchEvent, BatchRunner, TICK_INTERVAL};
 use super::runner_state::{PauseReason, SlicingState};
 use super::scheduler::RunPermit;
 use crate::config::settings::BatchResultFormat;
@@ -29,7 +29,7 @@ impl BatchRunner {
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
             && self.app.batches.holds_claims();
-        if due && self.divide() {
+        if due && self.divide_into_slices() {
             return;
         }
         while due && self.funds.may_start() && self.has_capacity() {
@@ -76,9 +76,9 @@ impl BatchRunner {
     fn start_line(&mut self, asked: PendingLine, permit: RunPermit) {
         let Some(principal) = self.app.key_cache.find_principal(&self.record.key) else {
             self.requeue_line(asked);
-            return self.end_with(EndReason::KeyRevoked);
+            return self.end_early(EndReason::KeyRevoked);
         };
-        let Some(path) = self.path else { return self.end_with(EndReason::InvalidInput) };
+        let Some(path) = self.path else { return self.end_early(EndReason::InvalidInput) };
         self.slicing = SlicingState::Whole;
         self.in_flight.lines += 1;
         self.funds.on_start();
@@ -139,7 +139,7 @@ impl BatchRunner {
         if is_cancelled || keyless || (done.ending != LineDisposition::Final && ends) {
             if !ends {
                 // The key is suspended, or it was revoked and the next tick will detect this.
-                self.retries.push(asked, Instant::now() + TICK * 2);
+                self.retries.push(asked, Instant::now() + TICK_INTERVAL * 2);
             }
             return self.void_line(done.end.take());
         }

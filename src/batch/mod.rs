@@ -52,14 +52,14 @@ pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
-use claims::{ClaimWatch, HeldClaim, Takeover};
+use claims::{ClaimCheckState, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, CancellationRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
 use retry_queue::RetryLoad;
-use runner::BatchStart;
+use runner::RunnableBatch;
 use scheduler::FairScheduler;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +117,7 @@ pub struct BatchManager {
     store: BatchStore,
     backend: Arc<dyn Store>,
     fleet: Arc<FleetMember>,
-    claims: ClaimWatch,
+    claims: ClaimCheckState,
     /// Number of lines of a slice.
     slice_lines: u32,
     /// True if all other live members of the fleet run slices.
@@ -149,7 +149,7 @@ impl BatchManager {
             store: BatchStore::new(backend.clone()),
             backend,
             fleet,
-            claims: ClaimWatch::default(),
+            claims: ClaimCheckState::default(),
             slice_lines: slice_claims::SLICE_LINES,
             peers_run_slices: AtomicBool::new(false),
             running: Mutex::default(),
@@ -197,7 +197,7 @@ impl BatchManager {
     pub async fn resume(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
         if batches.fleet.is_shared() {
-            return Self::resume_claimed(context).await;
+            return Self::claim_and_resume_batches(context).await;
         }
         let (store, own) = (batches.store.clone(), context.clone());
         let read = move || {
@@ -219,7 +219,7 @@ impl BatchManager {
         }
         for record in open {
             if let Some((commands, publisher)) = batches.register(&record, usize::MAX, None) {
-                batches.spawn_batch(context, BatchStart { record, claim: None }, commands, publisher);
+                batches.spawn_batch(context, RunnableBatch { record, claim: None }, commands, publisher);
             }
         }
         for (id, request) in ends {
@@ -317,7 +317,7 @@ impl BatchManager {
     fn spawn_batch(
         &self,
         context: &Arc<BatchContext>,
-        start: BatchStart,
+        start: RunnableBatch,
         commands: mpsc::UnboundedReceiver<BatchCommand>,
         publisher: watch::Sender<Arc<BatchRecord>>,
     ) {

@@ -47,7 +47,7 @@ impl BatchRunner {
         });
     }
 
-    pub(super) fn on_opened(&mut self, opened: OpenedBatch) {
+    pub(super) fn on_files_opened(&mut self, opened: OpenedBatch) {
         self.disk.reading = false;
         let OpenedBatch { mut input, first_lines: first, input_record: file, results } = opened;
         let model = input.model.take();
@@ -57,14 +57,14 @@ impl BatchRunner {
             let completed = results.done.finished_count();
             self.lifecycle.counts = LineCounts { completed, failed: 0, ..self.lifecycle.counts };
         }
-        self.set_results(results);
+        self.set_opened_results(results);
         self.disk.retry_at = None;
         if self.shutdown.reason.is_some() {
             return;
         }
         if self.lifecycle.state == LifecycleState::Validating {
             if file.lines == 0 {
-                return self.end_with(EndReason::InvalidInput);
+                return self.end_early(EndReason::InvalidInput);
             }
             self.record.model = model;
             self.completed = CompletionBitmap::with_lines(file.lines);
@@ -82,7 +82,7 @@ impl BatchRunner {
         self.add_prefetched(first);
     }
 
-    pub(super) fn set_results(&mut self, results: OpenedResults) {
+    pub(super) fn set_opened_results(&mut self, results: OpenedResults) {
         self.completed = results.done;
         if let Some((output, record)) = results.output {
             self.files.output = Some(output);
@@ -98,14 +98,14 @@ impl BatchRunner {
     pub(super) fn on_open_failed(&mut self, kind: ErrorKind) {
         self.disk.reading = false;
         match kind {
-            ErrorKind::NotFound => self.end_with(EndReason::InputDeleted),
-            ErrorKind::InvalidData => self.end_with(EndReason::InvalidInput),
+            ErrorKind::NotFound => self.end_early(EndReason::InputDeleted),
+            ErrorKind::InvalidData => self.end_early(EndReason::InvalidInput),
             // Only `open_batch` returns this kind: the output file is smaller than its committed size.
-            ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
+            ErrorKind::UnexpectedEof => self.end_early(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();
                 tracing::error!(name: "batch_not_read", batch = self.record.id, why);
-                self.back_off();
+                self.pause_disk_access();
             }
         }
     }

@@ -105,7 +105,7 @@ fn append_group(
     };
     output.append(&group.bytes)?;
     if group.is_last {
-        return Ok((None, output.seal(record, now)?));
+        return Ok((None, output.finalize(record, now)?));
     }
     output.sync()?;
     let results = output.updated_record(record);
@@ -122,11 +122,11 @@ pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
             .collect();
     }
     let steps: Result<Transaction, StoreError> = FileStore::insert_operations(results);
-    steps.iter().flat_map(written_rows).collect()
+    steps.iter().flat_map(rows_of_transaction).collect()
 }
 
 /// Rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes it.
-pub(super) fn written_rows(transaction: &Transaction) -> Vec<RowWrite> {
+pub(super) fn rows_of_transaction(transaction: &Transaction) -> Vec<RowWrite> {
     let operations = transaction.operations().iter();
     let rows = operations.filter_map(|operation| match &operation.op {
         TransactionOp::Put(value) => Some((operation, Some(value.clone()))),

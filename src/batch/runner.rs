@@ -2,7 +2,7 @@
 //! results arrive as events on one channel, so that one task handles them in their order.
 
 use super::claims::HeldClaim;
-use super::commit::{CommitEnd, GroupWriteResult};
+use super::commit::{BatchCommitOutcome, GroupWriteResult};
 use super::context::BatchContext;
 use super::context::LineResponse;
 use super::funds_backoff::FundsBackoff;
@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 /// Interval of the checks of the completion window, the key and the store.
-pub(super) const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for which started lines may continue after a stop signal, and again after their cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
@@ -50,11 +50,11 @@ pub(super) enum BatchEvent {
     /// A group was written.
     GroupWritten(Box<GroupWriteResult>),
     /// A commit has ended.
-    Committed(CommitEnd),
+    Committed(BatchCommitOutcome),
 }
 
 /// Batch to run.
-pub(super) struct BatchStart {
+pub(super) struct RunnableBatch {
     pub(super) record: BatchRecord,
     /// Claim of this member of a fleet; `None` if no other process may run the batch.
     pub(super) claim: Option<HeldClaim>,
@@ -96,7 +96,7 @@ pub(super) struct BatchRunner {
 /// Runs a batch until it has ended or the gateway stops.
 pub(super) async fn run_batch(
     context: Arc<BatchContext>,
-    start: BatchStart,
+    start: RunnableBatch,
     mut commands: mpsc::UnboundedReceiver<BatchCommand>,
     publisher: watch::Sender<Arc<BatchRecord>>,
 ) {
@@ -122,7 +122,7 @@ pub(super) async fn run_batch(
         }
         if Instant::now() >= look {
             work.tick();
-            look = Instant::now() + TICK;
+            look = Instant::now() + TICK_INTERVAL;
         }
     }
     work.release_claim().await;
@@ -133,7 +133,7 @@ pub(super) async fn run_batch(
 impl BatchRunner {
     pub(super) fn new(
         app: Arc<BatchContext>,
-        BatchStart { record, claim }: BatchStart,
+        RunnableBatch { record, claim }: RunnableBatch,
         events: mpsc::UnboundedSender<BatchEvent>,
         publisher: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
@@ -143,7 +143,7 @@ impl BatchRunner {
         let is_suspended =
             app.key_cache.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
         Self {
-            lifecycle: api_object::lifecycle_of(&record),
+            lifecycle: api_object::lifecycle_from_record(&record),
             path: BATCH_PATHS.iter().copied().find(|path| *path == record.endpoint),
             scheduler_entry,
             app,
@@ -223,7 +223,7 @@ impl BatchRunner {
 
     pub(super) fn on_event(&mut self, event: BatchEvent) {
         match event {
-            BatchEvent::FilesOpened(opened) => self.on_opened(*opened),
+            BatchEvent::FilesOpened(opened) => self.on_files_opened(*opened),
             BatchEvent::OpenFailed(kind) => self.on_open_failed(kind),
             BatchEvent::LinesRead(input, read) => {
                 self.disk.reading = false;
@@ -236,10 +236,10 @@ impl BatchRunner {
             BatchEvent::LineEnded(asked, permit, done) => self.on_line_done(asked, permit, done),
             BatchEvent::Divided(divided) => self.on_divided(divided),
             BatchEvent::SliceSnapshot(read) => self.on_slices_read(read),
-            BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
-            BatchEvent::Committed(CommitEnd::Durable) => self.on_committed(),
-            BatchEvent::Committed(CommitEnd::ClaimLost) => self.on_claim_lost(),
-            BatchEvent::Committed(CommitEnd::Failed) => self.shutdown.phase = RunnerPhase::Finished,
+            BatchEvent::GroupWritten(wrote) => self.on_group_written(*wrote),
+            BatchEvent::Committed(BatchCommitOutcome::Durable) => self.on_committed(),
+            BatchEvent::Committed(BatchCommitOutcome::ClaimLost) => self.on_claim_lost(),
+            BatchEvent::Committed(BatchCommitOutcome::Failed) => self.shutdown.phase = RunnerPhase::Finished,
         }
     }
 
@@ -255,7 +255,7 @@ impl BatchRunner {
         }
         let unix = self.app.clock.unix_seconds();
         if unix >= self.record.expires {
-            self.end_with(EndReason::Expired);
+            self.end_early(EndReason::Expired);
         }
         let principal = self.app.key_cache.find_principal(&self.record.key);
         match principal {
@@ -264,7 +264,7 @@ impl BatchRunner {
                 self.pause = if is_ready { PauseReason::None } else { PauseReason::StoreFailing };
             }
             Some(principal) if principal.is_suspended() => self.pause = PauseReason::KeySuspended,
-            _ => self.end_with(EndReason::KeyRevoked),
+            _ => self.end_early(EndReason::KeyRevoked),
         }
         self.update_suspension();
         self.budget = self.app.batches.memory_budget(&self.app, &self.record.account);
@@ -300,18 +300,18 @@ impl BatchRunner {
         let (why, asker) = match command {
             BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
-            BatchCommand::End(request) => return self.end_with(end_reason(request)),
+            BatchCommand::End(request) => return self.end_early(end_reason(request)),
             BatchCommand::ClaimLost => return self.on_claim_lost(),
             // Another gateway has ended the batch, unless this runner did.
             BatchCommand::ClaimGone if !self.lifecycle.state.is_final() => return self.on_claim_lost(),
             BatchCommand::ClaimGone => return,
         };
         self.watchers.end_waiters.push(asker);
-        self.end_with(why);
+        self.end_early(why);
     }
 
     /// Ends the batch before its last line, unless it has ended already.
-    pub(super) fn end_with(&mut self, why: EndReason) {
+    pub(super) fn end_early(&mut self, why: EndReason) {
         if self.shutdown.reason.is_some() || self.lifecycle.state.is_final() {
             return;
         }

@@ -10,7 +10,7 @@ use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
     BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, CancellationRequest,
-    ClaimState, batch_of, is_slice_id,
+    ClaimState, is_slice_id, parent_batch_id,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl BatchManager {
         slices: &[BatchSlice],
         is_start: bool,
     ) -> Result<Option<ClaimedBatch>, StoreError> {
-        let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
+        let (live, own, alive) = (self.fleet.live_members(), self.fleet.member_number(), self.fleet.fence());
         let ids: Vec<String> = slices.iter().map(|slice| slice.id(batch)).collect();
         let rows = self.store.coordination(&ids)?;
         for ((slice, id), row) in slices.iter().zip(&ids).zip(rows) {
@@ -129,12 +129,13 @@ impl BatchManager {
 /// Returns the count of waiting lines for a batch or slice that is about to run: for a slice, that of the batch's other
 /// slices in this process.
 pub(super) fn shared_retry_load(running: &HashMap<Box<str>, RunningBatch>, id: &str) -> Arc<RetryLoad> {
-    let mut others = running.iter().filter(|(other, _)| is_slice_id(id) && is_slice_of(other, batch_of(id)));
+    let mut others =
+        running.iter().filter(|(other, _)| is_slice_id(id) && is_slice_of(other, parent_batch_id(id)));
     others.next().map(|(_, slice)| slice.retry_load.clone()).unwrap_or_default()
 }
 
 fn is_slice_of(id: &str, batch: &str) -> bool {
-    is_slice_id(id) && batch_of(id) == batch
+    is_slice_id(id) && parent_batch_id(id) == batch
 }
 
 /// Returns the kind of takeover by which member `own` may claim a slice, or a batch in slices, that it does not run;

@@ -5,8 +5,8 @@
 use super::commit::LineOutcome;
 use super::context::BatchContext;
 use super::open_files::{self, OpenedResults};
-use super::result_write::written_rows;
-use super::runner::{BatchEvent, BatchRunner, TICK};
+use super::result_write::rows_of_transaction;
+use super::runner::{BatchEvent, BatchRunner, TICK_INTERVAL};
 use super::slice_result::{StoredSliceResult, read_segments};
 use crate::billing::MAX_OUTCOMES;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use penstock_core::TokenUsage;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
     BatchClaim, BatchRecord, BatchSlice, BatchUsage, CancellationRequest, SliceEnd, SliceProgress,
-    SliceResultRecord, batch_of,
+    SliceResultRecord, parent_batch_id,
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -101,15 +101,15 @@ impl BatchRunner {
         };
         (self.disk.retry_at, self.disk.failures) = (None, 0);
         if let Some(results) = opened {
-            self.set_results(results);
+            self.set_opened_results(results);
             self.merge.is_opened = true;
         }
         self.merge.has_requested_end = has_requested_end;
         self.merge.is_complete = !more && slices.iter().all(|slice| slice.end.is_some());
-        self.merge.next_read = segments.is_empty().then(|| Instant::now() + TICK * 2);
+        self.merge.next_read = segments.is_empty().then(|| Instant::now() + TICK_INTERVAL * 2);
         self.merge.lost_reads = 0;
         if let Some(end) = slices.iter().find_map(|slice| slice.end) {
-            self.end_with(end_reason(end));
+            self.end_early(end_reason(end));
         }
         let is_over = self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none();
         // A member that has to copy the output file waits for the reason of the end, which it reads with its claims.
@@ -155,14 +155,14 @@ impl BatchRunner {
         written: Option<&StoredSliceResult>,
         rows: &mut Vec<RowWrite>,
     ) -> i64 {
-        let batch = batch_of(&self.record.id);
+        let batch = parent_batch_id(&self.record.id);
         rows.extend(written.iter().flat_map(|stored| stored.rows(batch)));
         let mut growth = written.map_or(0, StoredSliceResult::bytes);
         for stored in self.merge.segments.drain(..) {
             growth -= stored.bytes();
             rows.push(stored.segment.row_removal(batch));
             if let Some(file) = stored.file {
-                rows.extend(written_rows(&FileStore::remove_operations(&file)));
+                rows.extend(rows_of_transaction(&FileStore::remove_operations(&file)));
                 self.merge.removed.push(file);
             }
         }
@@ -186,7 +186,7 @@ impl BatchRunner {
 
     fn on_slices_unreadable(&mut self, error: &Error) {
         if self.merge.is_lost(error.kind()) {
-            self.end_with(EndReason::OutputDamaged);
+            self.end_early(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
             // The output file is not opened any more.
             self.merge.is_opened = true;
@@ -194,7 +194,7 @@ impl BatchRunner {
             if self.disk.failures == 0 {
                 tracing::error!(name: "batch_not_read", batch = self.record.id, why = %error);
             }
-            self.back_off();
+            self.pause_disk_access();
         }
     }
 }
@@ -233,7 +233,7 @@ impl SliceReadJob {
             store.slice_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
         if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
             let fleet = &context.batches.fleet;
-            let (alive, strand) = (fleet.fence(), fleet.strand());
+            let (alive, strand) = (fleet.fence(), fleet.member_number());
             let member = (strand, alive.as_ref());
             store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }

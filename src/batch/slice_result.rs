@@ -56,7 +56,7 @@ pub(super) fn write_segment(
     let record = files.new_output(file.owner, file.name, file.url, file.now)?;
     let written = files.open_output(&record).and_then(|mut output| {
         output.append(&group.bytes)?;
-        output.seal(&record, file.now)
+        output.finalize(&record, file.now)
     });
     if written.is_err() {
         std::fs::remove_file(files.path(&record.id)).ok();

@@ -2,7 +2,7 @@
 //! divides it; a batch that cannot be divided runs as a whole.
 
 use super::context::BatchContext;
-use super::input::LARGE_LINE;
+use super::input::LARGE_LINE_BYTES;
 use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PrefetchedLines, SlicingState};
 use crate::storage::files::{LineReader, NextLine};
@@ -11,7 +11,7 @@ use std::io::{Error, ErrorKind, Result};
 
 impl BatchRunner {
     /// Divides the batch if it should run in slices. Returns true if no line may start meanwhile.
-    pub(super) fn divide(&mut self) -> bool {
+    pub(super) fn divide_into_slices(&mut self) -> bool {
         if self.slicing == SlicingState::Dividing {
             return true;
         }
@@ -72,7 +72,7 @@ fn divide_input(context: &BatchContext, record: &BatchRecord, lines: u32) -> Res
     let lock = context.batches.large_lines.large_line_lock();
     let (mut slices, mut count) = (Vec::<BatchSlice>::new(), 0);
     loop {
-        let offset = match reader.next_within(LARGE_LINE)? {
+        let offset = match reader.next_line_within(LARGE_LINE_BYTES)? {
             NextLine::Line(line) => line.offset,
             NextLine::TooLong => {
                 let _alone = lock.lock();

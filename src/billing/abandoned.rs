@@ -32,7 +32,7 @@ pub(super) fn void_other_chains(store: &LedgerStore, clock: ProcessClock) -> Res
 
 impl Ledger {
     /// Voids the open reservations of the chains whose writers are dead; returns their number. For a member of a fleet,
-    /// after it has buried another. Blocks.
+    /// after it has evicted another. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator if a chain cannot be read or written.

@@ -58,7 +58,7 @@ impl AccountBalance {
     }
 
     /// Adds a grant or the refund of a correction.
-    pub(super) fn credit(&self, wallet: Wallet, amount: i64) {
+    pub(super) fn add_amount(&self, wallet: Wallet, amount: i64) {
         let wallet_balance = self.wallet_balance(wallet);
         add_saturating(&wallet_balance.balance, amount);
         add_saturating(&wallet_balance.available, amount);
@@ -176,7 +176,7 @@ mod tests {
     fn an_empty_energy_wallet_does_not_pay_even_for_nothing() {
         let account_balance = AccountBalance::new("a", 0, 0);
         assert_eq!(account_balance.hold(Wallet::Energy, 0, true), Err(0));
-        account_balance.credit(Wallet::Energy, 5);
+        account_balance.add_amount(Wallet::Energy, 5);
         assert!(account_balance.hold(Wallet::Energy, 5, true).is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! Footprint of a period, summed up from the usage rollups by country, provider, month and account. All calls block.
 
-use super::invoice::{InvoiceError, InvoiceSums, InvoiceTerms, TermsCache, country_of, with_carbon};
+use super::invoice::{
+    InvoiceError, InvoiceSums, InvoiceTerms, TermsCache, country_of_location, invoice_sums_with_carbon,
+};
 use super::rollups::query::{DayReader, account_names};
 use penstock_core::calendar::UtcMonth;
 use penstock_core::{ApiError, ErrorCode};
@@ -51,7 +53,7 @@ pub enum ReportedAccounts {
 ///
 /// # Errors
 /// Returns 400 if the report has too many groups, 408 if nobody waits for it, or 500 if the store cannot be read.
-pub fn read_carbon(
+pub fn read_carbon_figures(
     store: &LedgerStore,
     accounts: &ReportedAccounts,
     range: UsageRange,
@@ -74,8 +76,8 @@ pub fn read_carbon(
             if cell.outcome == UsageOutcome::Granted {
                 return Ok(());
             }
-            let facts = terms.facts(store, &cell.terms)?;
-            let sums = with_carbon(usage, facts);
+            let facts = terms.read_invoice_terms(store, &cell.terms)?;
+            let sums = invoice_sums_with_carbon(usage, facts);
             figures.add(cell, &sums, facts);
             of_account.merge(&sums);
             figures.check_size()
@@ -91,13 +93,13 @@ pub fn read_carbon(
 impl CarbonFigures {
     fn add(&mut self, cell: &RollupDimensions, sums: &InvoiceSums, facts: Option<&InvoiceTerms>) {
         self.total.merge(sums);
-        add_to(&mut self.countries, country_of(&cell.location), sums);
+        add_to(&mut self.countries, country_of_location(&cell.location), sums);
         add_to(&mut self.providers, &cell.provider, sums);
         add_to(&mut self.months, &UtcMonth::from_unix(cell.hour.start()).to_string(), sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
             self.grids.extend(facts.grid.clone());
-            let country = country_of(&cell.location).to_owned();
+            let country = country_of_location(&cell.location).to_owned();
             self.country_grids.entry(country).or_default().extend(facts.grid.clone());
             self.contracts.extend(facts.contract.clone());
         }
@@ -136,7 +138,11 @@ mod tests {
     #[test]
     fn the_country_is_the_last_part_of_a_location() {
         assert_eq!(
-            [country_of("Paris, France"), country_of("Oslo, Viken, Norway"), country_of("")],
+            [
+                country_of_location("Paris, France"),
+                country_of_location("Oslo, Viken, Norway"),
+                country_of_location("")
+            ],
             ["France", "Norway", ""]
         );
     }

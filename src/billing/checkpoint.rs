@@ -21,7 +21,7 @@ pub struct LedgerCheckpoint(BTreeMap<u64, EntryHash>);
 impl LedgerCheckpoint {
     /// Creates a checkpoint of these entries.
     #[must_use]
-    pub fn of_entries(entries: impl Iterator<Item = (u64, EntryHash)>) -> Self {
+    pub fn from_entries(entries: impl Iterator<Item = (u64, EntryHash)>) -> Self {
         Self(entries.collect())
     }
 
@@ -44,12 +44,12 @@ impl LedgerCheckpoint {
 
     /// Returns true if the checkpoint does not have this entry, or has it with this hash.
     #[must_use]
-    pub fn allows(&self, number: u64, hash: &EntryHash) -> bool {
+    pub fn is_consistent_with(&self, number: u64, hash: &EntryHash) -> bool {
         self.0.get(&number).is_none_or(|expected| expected == hash)
     }
 
     /// Numbers of the entries in ascending order.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+    pub fn entry_numbers(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_back_and_other_texts_are_none() {
         let checkpoint =
-            LedgerCheckpoint::of_entries([(8_589_934_603, [0xab; 32]), (7, [1; 32])].into_iter());
+            LedgerCheckpoint::from_entries([(8_589_934_603, [0xab; 32]), (7, [1; 32])].into_iter());
         let text = checkpoint.to_string();
         assert!(text.starts_with("7:0101") && text.contains(",8589934603:abab"), "{text}");
         assert_eq!(LedgerCheckpoint::parse(&text), Some(checkpoint.clone()));
@@ -96,9 +96,9 @@ mod tests {
             assert_eq!(LedgerCheckpoint::parse(other), None, "{other}");
         }
         assert!(
-            checkpoint.allows(7, &[1; 32])
-                && checkpoint.allows(8, &[9; 32])
-                && !checkpoint.allows(7, &[2; 32])
+            checkpoint.is_consistent_with(7, &[1; 32])
+                && checkpoint.is_consistent_with(8, &[9; 32])
+                && !checkpoint.is_consistent_with(7, &[2; 32])
         );
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn balance_change(act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
         EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
-        EntryKind::Correct { wallet, .. } => (wallet, corrected_amount(act)?),
+        EntryKind::Correct { wallet, .. } => (wallet, correction_balance_change(act)?),
         EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
     };
     Some(Some(match wallet {
@@ -26,7 +26,7 @@ pub(super) fn balance_change(act: &EntryKind) -> Option<Option<BalanceRecord>> {
 }
 
 /// Returns a balance after a change; `None` if an amount would exceed 64 bits.
-pub(super) fn changed_balance(balance: BalanceRecord, change: BalanceRecord) -> Option<BalanceRecord> {
+pub(super) fn apply_balance_change(balance: BalanceRecord, change: BalanceRecord) -> Option<BalanceRecord> {
     Some(BalanceRecord {
         credits: balance.credits.checked_add(change.credits)?,
         energy: balance.energy.checked_add(change.energy)?,
@@ -34,7 +34,7 @@ pub(super) fn changed_balance(balance: BalanceRecord, change: BalanceRecord) -> 
 }
 
 /// Returns the amount that a correction adds to the balance; `None` for other entries, or on overflow.
-pub(super) fn corrected_amount(act: &EntryKind) -> Option<i64> {
+pub(super) fn correction_balance_change(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, previous_amount: was, new_amount: instead, .. } = act else { return None };
     match what {
         CorrectedKind::Settle => was.checked_sub(*instead),

@@ -2,7 +2,7 @@
 
 use super::report::{ReportError, parse_entry};
 use penstock_core::entry_number::chain_start;
-use penstock_ledger::{LedgerEntry, lines};
+use penstock_ledger::{LedgerEntry, split_lines};
 use penstock_storage::ledger::{EntryBlock, LedgerStore};
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl<'a> ChainReader<'a> {
         self.head = None;
         loop {
             let rest = self.text.get(self.offset..).unwrap_or_default();
-            if let Some(line) = lines(rest).next() {
+            if let Some(line) = split_lines(rest).next() {
                 let entry = parse_entry(line)?;
                 let range = self.offset..self.offset + line.len();
                 self.offset = range.end;

@@ -32,7 +32,7 @@ pub enum FencedResult {
 }
 
 /// Commit with conditions, whose result is awaited.
-pub struct PendingFenced(oneshot::Receiver<bool>);
+pub struct PendingFencedCommit(oneshot::Receiver<bool>);
 
 /// Outcomes with conditions that wait in the queue.
 pub(super) struct FencedOutcomes {
@@ -70,12 +70,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the data under the conditions of [`Ledger::record_outcomes`].
-    pub fn record_fenced(
+    pub fn record_fenced_outcomes(
         &self,
         ends: Vec<HoldEnd>,
         rows: Vec<RowWrite>,
         with: CommitFences,
-    ) -> Result<PendingFenced, CommitTooLarge> {
+    ) -> Result<PendingFencedCommit, CommitTooLarge> {
         if !is_within_commit(&ends, &rows) {
             return Err(CommitTooLarge(ends, rows));
         }
@@ -89,11 +89,11 @@ impl Ledger {
             charges,
             reply,
         })));
-        Ok(PendingFenced(answered))
+        Ok(PendingFencedCommit(answered))
     }
 
     /// Waits for the result of a fenced commit, however long the store takes.
-    pub async fn wait_fenced(&self, pending: PendingFenced) -> FencedResult {
+    pub async fn wait_fenced_commit(&self, pending: PendingFencedCommit) -> FencedResult {
         self.queue.shorten_window();
         match pending.0.await {
             Ok(true) => FencedResult::Recorded,

@@ -15,7 +15,7 @@ use penstock_usage::SoldWork;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of blocks of a group that get the preferred size; any further blocks get the maximum size.
-pub(super) const SMALL_BLOCKS: usize = 100;
+pub(super) const MAX_SMALL_BLOCKS: usize = 100;
 /// Bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_280;
 
@@ -73,7 +73,7 @@ pub(super) struct GroupBuilder {
 
 impl GroupBuilder {
     pub(super) fn add_pool_change(&mut self, account: &str, kind: &EntryKind) {
-        self.pools.add(account, kind);
+        self.pools.add_entry(account, kind);
     }
 
     /// Takes the amounts that the group spends from this process's parts of pools, and the amounts that it adds to
@@ -100,7 +100,7 @@ impl GroupBuilder {
             + AUDIT_ROWS * self.adjustments.len()
             + self.pools.max_operations();
         // A block may end up to one line of maximum size before its limit, and the last block may be incomplete.
-        let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
+        let blocks = MAX_SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + blocks <= MAX_COMMIT_ROWS
             && self.row_bytes + row_bytes <= MAX_EXTRA_ROW_BYTES

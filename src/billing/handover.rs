@@ -5,7 +5,7 @@
 use super::Ledger;
 use super::hold::{Hold, Settlement};
 use super::journal::start::{open_member_journal, start_threads};
-use super::recovery::take_replayed;
+use super::recovery::take_replayed_actions;
 use super::write_op::{AdjustmentError, LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::writer::WriterStart;
@@ -98,7 +98,7 @@ impl Ledger {
 
     /// Records an action of another process; returns its charge if the spend counters do not include that charge yet.
     /// An action that does not match an open reservation is not recorded.
-    pub fn record_forwarded(
+    pub fn record_forwarded_action(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
         sent: &SentAction,
@@ -161,7 +161,7 @@ impl Ledger {
         let open = super::recovery::open_reservations(&self.store).map_err(to_message)?;
         let mut journal = open_member_journal(&self.store, self.leases.as_ref())?;
         // The writer has committed all operations of the journal, and its balances in memory include them.
-        let replayed = take_replayed(journal.as_mut(), &mut open.clone(), tip);
+        let replayed = take_replayed_actions(journal.as_mut(), &mut open.clone(), tip);
         let start = WriterStart { tip, balances, open, journaled: None };
         let threads = start_threads(&self.store, &self.queue, start, journal, replayed)?;
         *self.journal.write() = threads.journal;

@@ -132,7 +132,7 @@ pub(super) struct TermsCache(BTreeMap<Arc<str>, InvoiceTerms>);
 
 impl TermsCache {
     /// Returns the facts of pricing terms; `None` for the empty id of a row without terms.
-    pub(super) fn facts(
+    pub(super) fn read_invoice_terms(
         &mut self,
         store: &LedgerStore,
         id: &Arc<str>,
@@ -152,7 +152,7 @@ impl InvoiceTerms {
         let grid = text("/grid/source").map(|source| {
             let year = terms.pointer("/grid/year").map(Value::to_string).unwrap_or_default();
             let location = text("/location").unwrap_or_default();
-            let zone = country_of(&location);
+            let zone = country_of_location(&location);
             let mark = if zone.is_empty() { "" } else { ": " };
             format!("{zone}{mark}{source}, {year}, {} g/kWh", text("/grid/g_per_kwh").unwrap_or_default())
         });
@@ -177,7 +177,7 @@ impl InvoiceTerms {
 
 /// Returns the country in the name of a location, such as `Paris, France`, which is the zone of its grid; empty for
 /// requests without an answer.
-pub(super) fn country_of(location: &str) -> &str {
+pub(super) fn country_of_location(location: &str) -> &str {
     location.rsplit_once(", ").map_or(location, |(_, country)| country)
 }
 
@@ -192,7 +192,7 @@ fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
 ///
 /// # Errors
 /// Returns 400 if the invoice has too many groups, or 500 if the store cannot be read.
-pub fn read_figures(
+pub fn read_invoice_figures(
     store: &LedgerStore,
     account: &str,
     range: UsageRange,
@@ -208,7 +208,7 @@ pub fn read_figures(
         if cell.outcome == UsageOutcome::Granted {
             return Ok(());
         }
-        figures.add(cell, sums, terms.facts(store, &cell.terms)?);
+        figures.add(cell, sums, terms.read_invoice_terms(store, &cell.terms)?);
         let day = UsageDay::of_hour(cell.hour);
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok(())
@@ -238,7 +238,7 @@ impl InvoiceFigures {
     }
 
     fn add(&mut self, cell: &RollupDimensions, usage: &UsageSums, facts: Option<&InvoiceTerms>) {
-        let sums = with_carbon(usage, facts);
+        let sums = invoice_sums_with_carbon(usage, facts);
         self.total.merge(&sums);
         self.keys.entry(cell.key.clone()).or_default().merge(&sums);
         self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().merge(&sums);
@@ -263,7 +263,7 @@ impl InvoiceFigures {
 
 /// Adds the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at other locations, so
 /// no contract and no hardware is assumed for them.
-pub(super) fn with_carbon(usage: &UsageSums, facts: Option<&InvoiceTerms>) -> InvoiceSums {
+pub(super) fn invoice_sums_with_carbon(usage: &UsageSums, facts: Option<&InvoiceTerms>) -> InvoiceSums {
     let billed = &usage.billed;
     let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, ..InvoiceSums::default() };
     let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };
@@ -341,22 +341,22 @@ mod tests {
         let facts = InvoiceTerms::parse(
             &json!({ "pue": "1.25", "contract": { "share": "0.8", "evidence": "hourly-ppa" } }),
         );
-        let sums = with_carbon(&usage("2", "0", "100"), Some(&facts));
+        let sums = invoice_sums_with_carbon(&usage("2", "0", "100"), Some(&facts));
         assert_eq!(sums.market_g, decimal("20"));
         // 2 kWh / (1.25 · 1.30 · 1.12) of the GPUs, 73 g for each of their kWh.
         assert_eq!(sums.embodied_g, (decimal("146") / decimal("1.82")).round_dp(9));
-        let half_failed = with_carbon(&usage("2", "1", "100"), Some(&facts));
+        let half_failed = invoice_sums_with_carbon(&usage("2", "1", "100"), Some(&facts));
         assert_eq!(
             (half_failed.market_g, half_failed.embodied_g.round_dp(3)),
             (decimal("60"), decimal("40.110"))
         );
         for none in [json!({}), json!({ "contract": null, "pue": "0" })] {
-            let sums = with_carbon(&usage("2", "0", "100"), Some(&InvoiceTerms::parse(&none)));
+            let sums = invoice_sums_with_carbon(&usage("2", "0", "100"), Some(&InvoiceTerms::parse(&none)));
             assert_eq!((sums.market_g, sums.embodied_g), (decimal("100"), Decimal::ZERO), "{none}");
         }
         let absurd = InvoiceTerms::parse(&json!({ "contract": { "share": "7" } }));
-        assert_eq!(with_carbon(&usage("2", "0", "100"), Some(&absurd)).market_g, Decimal::ZERO);
-        assert_eq!(with_carbon(&usage("1", "5", "100"), Some(&facts)).embodied_g, Decimal::ZERO);
+        assert_eq!(invoice_sums_with_carbon(&usage("2", "0", "100"), Some(&absurd)).market_g, Decimal::ZERO);
+        assert_eq!(invoice_sums_with_carbon(&usage("1", "5", "100"), Some(&facts)).embodied_g, Decimal::ZERO);
     }
 
     #[test]

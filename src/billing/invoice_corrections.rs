@@ -1,15 +1,15 @@
 //! Corrections of charges on an invoice, each with the entry that it corrects. All calls block.
 
 use super::entry_merge::EntryMerge;
-use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, with_carbon};
+use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, invoice_sums_with_carbon};
 use super::invoice_prices::prices_of_class;
-use super::ledger_export::starts_in_month;
+use super::ledger_export::chain_starts_in_month;
 use super::report::{ReportError, find_entry};
 use super::rollups::query::{DayReader, for_each_rollup};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{PriceClass, UsageDay, UsageHour, UsageOutcome, UsageSums, location_of};
+use penstock_usage::{PriceClass, UsageDay, UsageHour, UsageOutcome, UsageSums, terms_location};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn corrections_in_hour(
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let (start, end) = (hour.start(), hour.start().saturating_add(HOUR_SECONDS));
     let month = UtcMonth::from_unix(start);
-    let starts = starts_in_month(store, month, (start, 0))?;
+    let starts = chain_starts_in_month(store, month, (start, 0))?;
     let mut merge = EntryMerge::open(store, Some(&month.to_string()), &starts)?;
     let mut found = Vec::new();
     while let Some((entry, _)) = merge.next_entry()?.filter(|(entry, _)| entry.at < end) {
@@ -129,12 +129,12 @@ fn correction_line(
         class: sold.map(|(wallet, sale)| PriceClass::of_charge(wallet, sale.batch)),
         prices: Default::default(),
     };
-    let mut sums = with_carbon(&UsageSums::of_entry(&entry.kind), None);
+    let mut sums = invoice_sums_with_carbon(&UsageSums::from_entry(&entry.kind), None);
     if let Some((_, sale)) = sold {
-        unit.location = location_of(&super::rerate::load_terms(store, &sale.terms)?.to_string());
-        if let Some(facts) = terms.facts(store, &sale.terms)? {
-            unit.prices = prices_of_class(&facts.prices, unit.class);
-            sums = with_carbon(&UsageSums::of_entry(&entry.kind), Some(facts));
+        unit.location = terms_location(&super::rerate::load_terms(store, &sale.terms)?.to_string());
+        if let Some(read_invoice_terms) = terms.read_invoice_terms(store, &sale.terms)? {
+            unit.prices = prices_of_class(&read_invoice_terms.prices, unit.class);
+            sums = invoice_sums_with_carbon(&UsageSums::from_entry(&entry.kind), Some(read_invoice_terms));
         }
     }
     let day = |entry: &LedgerEntry| UtcDay::from_unix(entry.at).to_string();

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
-//! idle elsewhere       ≤ Σ leases of the other members, until they return or the members are buried
+//! idle elsewhere       ≤ Σ leases of the other members, until they return or the members are evicted
 //! ```
 
 mod budgets;
@@ -71,7 +71,7 @@ pub struct Leases {
 impl Leases {
     /// Creates the leases of a member; `None` without a fleet.
     #[must_use]
-    pub fn of_member(member: &Arc<FleetMember>, clock: ProcessClock) -> Option<Self> {
+    pub fn from_member(member: &Arc<FleetMember>, clock: ProcessClock) -> Option<Self> {
         let settings = member.settings()?;
         Some(Self {
             member: member.clone(),
@@ -88,14 +88,14 @@ impl Leases {
     }
 
     /// Reads the leases of the previous process of this member, as balances by account. Blocks.
-    pub(super) fn restore_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
+    pub(super) fn read_previous_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {
             if let Some(budget) = BudgetPool::parse(&pool) {
                 self.previous_budgets.lock().push((budget, amount));
                 continue;
             }
-            let Some((wallet, account)) = pool::split_wallet_name(&pool) else { continue };
+            let Some((wallet, account)) = pool::split_wallet_pool_name(&pool) else { continue };
             let balance = balances.entry(account.to_owned()).or_default();
             match wallet {
                 Wallet::Credits => balance.credits = amount,
@@ -107,7 +107,7 @@ impl Leases {
     }
 
     fn restore(&self, pool: LeasedPool, amount: i64) {
-        self.pools.lock().insert(pool, LeaseState::of_lease(amount));
+        self.pools.lock().insert(pool, LeaseState::from_amount(amount));
     }
 
     /// Returns the folder of the ledger's journal.
@@ -118,7 +118,7 @@ impl Leases {
     /// Passes the state of a lease to `work`; a lease without a state gets one.
     fn with_state<T>(&self, balance: &LeasedBalance, work: impl FnOnce(&mut LeaseState) -> T) -> T {
         let (pool, mut pools) = (balance.pool(), self.pools.lock());
-        work(pools.entry(pool).or_insert_with(|| LeaseState::of_lease(balance.total())))
+        work(pools.entry(pool).or_insert_with(|| LeaseState::from_amount(balance.total())))
     }
 
     /// Draws and adds the amount to the balance in memory; returns true if the pool had enough for the lease to cover
@@ -126,12 +126,12 @@ impl Leases {
     fn draw(&self, balance: &LeasedBalance, wanted: i64, covered: i64) -> Result<bool, FleetError> {
         let budget = match balance {
             LeasedBalance::Wallet(..) => {
-                let least = balance.missing(covered);
+                let least = balance.missing_amount(covered);
                 let request = PoolRequest { pool: balance.pool().name(), wanted: wanted.max(least), least };
                 let drawn = self.member.draw_from_pool(&request);
                 // A draw that gets less than it needs takes all that the pool has.
                 let part = drawn.map(|amount| DrawnAmount { amount, rest: 0 });
-                return self.note_draw(balance, least, part, |drawn| balance.credit(drawn));
+                return self.record_draw(balance, least, part, |drawn| balance.add_amount(drawn));
             }
             LeasedBalance::Budget(budget) => budget,
         };
@@ -152,7 +152,7 @@ impl Leases {
         });
         // The budget was removed.
         let Some(terms) = terms else { return Ok(true) };
-        let least = balance.missing(covered);
+        let least = balance.missing_amount(covered);
         let request = BudgetRequest {
             pool: budget.pool(),
             limit: i64::try_from(terms.limit).unwrap_or(i64::MAX),
@@ -169,17 +169,17 @@ impl Leases {
                 budget.add(terms.returned);
             });
         }
-        let unwritten = budget.stored().saturating_sub(budget.left());
+        let unwritten = budget.stored_amount().saturating_sub(budget.unspent_amount());
         let total = draw.as_ref().ok().map(|draw| draw.unspent.saturating_sub(unwritten));
         let part = draw.map(|draw| DrawnAmount { amount: draw.drawn, rest: draw.rest });
-        let is_enough = self.note_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn));
+        let is_enough = self.record_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn));
         if let Some(total) = total {
-            self.note_total(balance, total);
+            self.record_total(balance, total);
         }
         is_enough
     }
 
-    fn note_draw(
+    fn record_draw(
         &self,
         balance: &LeasedBalance,
         least: i64,
@@ -189,25 +189,25 @@ impl Leases {
         self.with_state(balance, |state| {
             state.uncertain |= part.as_ref().is_err_and(|error| !error.is_unapplied());
             let part = part?;
-            state.note_draw(least, part, Instant::now());
+            state.record_draw(least, part, Instant::now());
             add(part.amount);
             Ok(part.amount >= least)
         })
     }
 
     /// Records the balance of an account, or the rest of a budget, whose pool is empty.
-    fn note_total(&self, balance: &LeasedBalance, total: i64) {
-        self.with_state(balance, |state| state.note_total(total));
+    fn record_total(&self, balance: &LeasedBalance, total: i64) {
+        self.with_state(balance, |state| state.record_total(total));
     }
 
     /// Returns the recorded total of the time when the pool was found empty.
-    fn noted_total(&self, balance: &LeasedBalance) -> i64 {
-        self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::noted_total)
+    fn recorded_total(&self, balance: &LeasedBalance) -> i64 {
+        self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::recorded_total)
     }
 
     /// Returns true if the pool is known to have too little for a request of this price.
     fn is_known_empty(&self, balance: &LeasedBalance, price: i64) -> bool {
-        let (pool, missing) = (balance.pool(), balance.missing(price));
+        let (pool, missing) = (balance.pool(), balance.missing_amount(price));
         self.pools.lock().get(&pool).is_some_and(|state| state.is_known_empty(missing, Instant::now()))
     }
 
@@ -219,7 +219,7 @@ impl Leases {
     /// hold here does not help.
     fn note_refused(&self, balance: &LeasedBalance, price: i64) {
         let held_here = balance.total().saturating_sub(balance.available());
-        if self.noted_total(balance).saturating_sub(held_here) >= price {
+        if self.recorded_total(balance).saturating_sub(held_here) >= price {
             self.with_state(balance, |state| {
                 (state.refused_at, state.refused) = (Some(Instant::now()), price);
             });
@@ -238,7 +238,7 @@ impl Leases {
 
     /// Returns the number of requests that had to wait for a draw.
     #[must_use]
-    pub fn waiting_draws(&self) -> u64 {
+    pub fn waiting_draw_count(&self) -> u64 {
         self.dry_draws.load(Ordering::Relaxed)
     }
 }
@@ -259,7 +259,7 @@ impl Ledger {
     pub(super) fn exclude_past_spending(&self) {
         let Some(leases) = &self.leases else { return };
         for (pool, state) in leases.pools.lock().iter_mut() {
-            state.exclude_spending(self.leased_balance(pool).total());
+            state.reset_spending_baseline(self.leased_balance(pool).total());
         }
     }
 
@@ -294,9 +294,10 @@ impl Ledger {
                 _ if balance.is_recalled() => lease_change(available.max(0), 0),
                 PoolClaim::Peer if state.is_wanted() => lease_change(available.max(0), 0),
                 PoolClaim::Peer => contended_lease_change(available, state.second),
-                PoolClaim::Free | PoolClaim::Own => {
-                    lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
-                }
+                PoolClaim::Free | PoolClaim::Own => lease_change(
+                    available,
+                    state.target_amount(leases.advance_seconds).max(state.refused_amount()),
+                ),
             };
             match change {
                 LeaseChange::Draw(amount) if state.may_refill(Instant::now()) => {

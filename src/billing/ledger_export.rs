@@ -4,7 +4,7 @@ use super::entry_merge::{EntryMerge, chain_starts};
 use super::report::{ReportError, find_entry, parse_entry};
 use penstock_core::calendar::UtcMonth;
 use penstock_core::entry_number::chain_start;
-use penstock_ledger::lines;
+use penstock_ledger::split_lines;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::UsageRange;
 use serde_json::Value;
@@ -63,7 +63,7 @@ pub(super) fn read_page(
         },
     };
     let mut month = UtcMonth::from_unix(first.0);
-    let mut starts = starts_in_month(store, month, first)?;
+    let mut starts = chain_starts_in_month(store, month, first)?;
     let (mut entries, mut last, mut read) = (Vec::new(), after, 0);
     while month.first_day().start() < end {
         let mut merge = EntryMerge::open(store, Some(&month.to_string()), &starts)?;
@@ -87,7 +87,7 @@ pub(super) fn read_page(
 }
 
 /// Returns for each chain the number after which its entries of a month begin that have at least this time and number.
-pub(super) fn starts_in_month(
+pub(super) fn chain_starts_in_month(
     store: &LedgerStore,
     month: UtcMonth,
     first: (u64, u64),
@@ -122,7 +122,7 @@ fn start_in_chain(
 
 /// Returns time and number of the first entry of a block after a number.
 fn entry_after(text: &[u8], number: u64) -> Result<Option<(u64, u64)>, ReportError> {
-    for line in lines(text) {
+    for line in split_lines(text) {
         let entry = parse_entry(line)?;
         if entry.seq > number {
             return Ok(Some((entry.at, entry.seq)));

@@ -51,12 +51,12 @@ mod write_op;
 mod write_queue;
 mod writer;
 
-pub use fenced_outcomes::{CommitFences, FencedResult, PendingFenced};
+pub use fenced_outcomes::{CommitFences, FencedResult, PendingFencedCommit};
 pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
 pub use journal::JournalSnapshot;
 pub use leases::Leases;
-pub use reserve::ReserveRequest;
+pub use reserve::ReserveAmounts;
 pub use write_op::{AdjustmentError, SaleTerms};
 
 use crate::config::settings;
@@ -123,7 +123,7 @@ impl Ledger {
         self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.queue.set_collect_time(settings.window);
         if let Some(journal) = &*self.journal.read() {
-            journal.configure(settings.backlog as u64);
+            journal.set_backlog_limit(settings.backlog as u64);
         }
     }
 
@@ -173,7 +173,7 @@ impl Ledger {
 
     /// Waits until everything up to `ticket` is on the disk. While the store fails, a member of a fleet waits until it
     /// is in the journal instead; without a journal the call returns at once.
-    pub async fn wait_written(&self, ticket: u64) {
+    pub async fn wait_written_or_journaled(&self, ticket: u64) {
         let most = self.slow() * 2;
         if !self.is_failing()
             && tokio::time::timeout(most, self.queue.wait_until_written(ticket)).await.is_ok()
@@ -195,7 +195,7 @@ impl Ledger {
 
     /// Returns true if the store has every operation.
     #[must_use]
-    pub fn is_written(&self) -> bool {
+    pub fn is_completely_written(&self) -> bool {
         self.queue.unwritten_bytes() == 0
     }
 

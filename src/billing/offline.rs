@@ -50,5 +50,5 @@ pub fn verify_ledger(
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
     let store = LedgerStore::open_for_comparison(store, &storage.path.join(LEDGER_FOLDER));
-    report::verify_with(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
+    report::verify_with_checkpoint(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
 }

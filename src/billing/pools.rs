@@ -20,7 +20,7 @@ struct PoolChange {
 
 impl PoolChanges {
     /// Adds the movement of an entry: charges are spent, grants and corrections are credited.
-    pub(super) fn add(&mut self, account: &str, kind: &EntryKind) {
+    pub(super) fn add_entry(&mut self, account: &str, kind: &EntryKind) {
         let Some(Some(change)) = balance_change(kind) else { return };
         let pools = [(credit_pool_name(account), change.credits), (energy_pool_name(account), change.energy)];
         for (pool, amount) in pools.into_iter().filter(|(_, amount)| *amount != 0) {

@@ -47,7 +47,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     check_chains(&ledger, &files)?;
     LedgerStore::clear(&**store)?;
     // When the first gateway of the fleet starts, it fills the pools again from the balances.
-    SharedFleet::new(store.clone()).dissolve()?;
+    SharedFleet::new(store.clone()).remove_fleet_rows()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {
         entries += write_chain(&ledger.open_unwritten_chain(*chain)?, months, &mut terms)?;
@@ -104,7 +104,7 @@ struct ReplicaFold {
 
 impl ReplicaFold {
     fn new(chain: u32) -> Self {
-        Self { chain: HashChain::of_chain(chain), books: ChainBalances::of_chain(chain), at: 0 }
+        Self { chain: HashChain::at_chain_start(chain), books: ChainBalances::at_chain_start(chain), at: 0 }
     }
 
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {

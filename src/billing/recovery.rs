@@ -4,7 +4,7 @@
 
 use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
-use super::journal::replay::{OpenedJournal, note_replay, retain_valid};
+use super::journal::replay::{OpenedJournal, log_replay, retain_valid_actions};
 use super::journal::start::{open_member_journal, start_threads};
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
@@ -17,7 +17,7 @@ use crate::time::clock::ProcessClock;
 use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
 use penstock_core::entry_number::{chain_start, sequence_of};
-use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, lines};
+use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, LedgerStore, LedgerTip};
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ impl Ledger {
         clock: ProcessClock,
         member: &Arc<FleetMember>,
     ) -> Result<Arc<Self>, String> {
-        let leases = Leases::of_member(member, clock);
+        let leases = Leases::from_member(member, clock);
         Self::open_with(store, settings, clock, false, leases).map(|(ledger, _)| ledger)
     }
 
@@ -66,7 +66,8 @@ impl Ledger {
         clock: ProcessClock,
         member: &Arc<FleetMember>,
     ) -> Result<(Arc<Self>, handover::InheritedHolds), String> {
-        let (ledger, open) = Self::open_with(store, settings, clock, true, Leases::of_member(member, clock))?;
+        let (ledger, open) =
+            Self::open_with(store, settings, clock, true, Leases::from_member(member, clock))?;
         let holds = ledger.inherit_holds(&open);
         Ok((ledger, holds))
     }
@@ -94,17 +95,17 @@ impl Ledger {
         let balances = store.balances().map_err(to_message)?;
         let locked_balances = RwLock::new(match &leases {
             None => balances_in_memory(&balances),
-            Some(leases) => balances_in_memory(&leases.restore_balances().map_err(to_message)?),
+            Some(leases) => balances_in_memory(&leases.read_previous_balances().map_err(to_message)?),
         });
         let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));
         let mut left_open = open.clone();
         let mut journal = open_member_journal(&store, leases.as_ref())?;
-        let replayed = take_replayed(journal.as_mut(), &mut left_open, tip);
+        let replayed = take_replayed_actions(journal.as_mut(), &mut left_open, tip);
         if !taken_over {
             push_voids(&queue, &left_open, clock);
         }
-        let charges = journal.as_ref().map(|opened| note_replay(&opened.state, &replayed));
+        let charges = journal.as_ref().map(|opened| log_replay(&opened.state, &replayed));
         let start = WriterStart { tip, balances, open, journaled: None };
         let threads = start_threads(&store, &queue, start, journal, replayed)?;
         let theirs = if taken_over { left_open } else { OpenReserves::default() };
@@ -130,13 +131,13 @@ impl Ledger {
 
 /// Takes the actions of a journal that continue the chain; `open` is updated to the reservations that are open after
 /// these actions.
-pub(super) fn take_replayed(
+pub(super) fn take_replayed_actions(
     journal: Option<&mut OpenedJournal>,
     open: &mut OpenReserves,
     tip: Option<LedgerTip>,
 ) -> Vec<LedgerAction> {
     let pending = journal.map(|opened| std::mem::take(&mut opened.pending)).unwrap_or_default();
-    retain_valid(pending, open, tip.map_or(0, |tip| tip.seq))
+    retain_valid_actions(pending, open, tip.map_or(0, |tip| tip.seq))
 }
 
 fn balances_in_memory(
@@ -206,10 +207,10 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
-    let mut last = HashChain::of_chain(store.chain());
+    let mut last = HashChain::at_chain_start(store.chain());
     // At least the last block is read, to check that it ends at the tip.
     store.for_each_block(tip.first_open.min(tip.seq).max(chain_start(store.chain()) + 1) - 1, |block| {
-        for line in lines(&block.text) {
+        for line in split_lines(&block.text) {
             let (entry, chain) =
                 HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;
             open.apply(&entry);

@@ -3,7 +3,7 @@
 use super::entry_merge::{EntryMerge, chain_starts};
 use super::rerate::load_terms;
 use penstock_core::entry_number::sequence_of;
-use penstock_ledger::{EntryKind, HashChain, LedgerEntry, Statement, UtcDay, UtcMonth, lines};
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, Statement, UtcDay, UtcMonth, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use super::entry_pages::page_text;
-pub use super::verification::{LedgerVerification, verify, verify_with};
+pub use super::verification::{LedgerVerification, verify, verify_with_checkpoint};
 
 /// Error of a report, as a sentence.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry
     }
     for month in store.months()? {
         let Some(block) = store.next_block(&month, number - 1)? else { continue };
-        for line in lines(&block.text) {
+        for line in split_lines(&block.text) {
             let entry = parse_entry(line)?;
             if entry.seq == number {
                 return Ok(Some(entry));
@@ -153,7 +153,7 @@ pub fn statement_of_entries(
         })?;
     }
     let mut terms = BTreeMap::new();
-    for id in statement.terms() {
+    for id in statement.terms_ids() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
     Ok(UsageStatement { period, statement, terms })

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Highest possible cost of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReserveRequest {
+pub struct ReserveAmounts {
     /// Amount in micro-credits, if the credit wallet pays.
     pub credits: i64,
     /// Amount in nano-kWh; `None` if the energy wallet may not pay.
@@ -32,7 +32,7 @@ impl Ledger {
         account: &str,
         key: &Arc<str>,
         request: &str,
-        need: ReserveRequest,
+        need: ReserveAmounts,
         prepaid: bool,
     ) -> Result<Hold, ApiError> {
         let account_balance = self.account_balance(account);
@@ -61,7 +61,7 @@ impl Ledger {
 /// is postpaid, otherwise the credit wallet.
 fn choose_wallet(
     account_balance: &AccountBalance,
-    need: ReserveRequest,
+    need: ReserveAmounts,
     prepaid: bool,
 ) -> Result<(Wallet, i64), ApiError> {
     if let Some(energy) = need.energy
@@ -82,7 +82,7 @@ fn choose_wallet(
 }
 
 /// Refusal for lack of credits. `held` is true if the balance suffices without the holds of other requests.
-pub(super) fn insufficient_credits(need: ReserveRequest, available: BalanceRecord, held: bool) -> ApiError {
+pub(super) fn insufficient_credits(need: ReserveAmounts, available: BalanceRecord, held: bool) -> ApiError {
     let there = NanoKwh(available.energy).kwh();
     let (required, available) =
         (MicroCredits(need.credits).credits(), MicroCredits(available.credits).credits());

@@ -39,8 +39,8 @@ fn open(store: &Arc<Flaky>, text: &str) -> Arc<Ledger> {
 
 const QUICK: &str = "[ledger]\nwindow = \"0\"\ndebt = 0.001\n";
 
-fn need(credits: i64) -> ReserveRequest {
-    ReserveRequest { credits, energy: None, eur: credits }
+fn need(credits: i64) -> ReserveAmounts {
+    ReserveAmounts { credits, energy: None, eur: credits }
 }
 
 fn reserve(ledger: &Arc<Ledger>, request: &str, credits: i64) -> Result<Hold, ApiError> {
@@ -231,7 +231,7 @@ fn the_energy_wallet_pays_first_and_then_credits() {
     let ledger = open(&Flaky::over(open_in_memory()), QUICK);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ledger.grant("acme", "kwh", Wallet::Energy, 100, ("", "me"))).unwrap();
-    let need = ReserveRequest { credits: 7, energy: Some(80), eur: 7 };
+    let need = ReserveAmounts { credits: 7, energy: Some(80), eur: 7 };
     let ask = |request: &str| ledger.reserve("acme", &"key".into(), request, need, true);
     let first = ask("r1").unwrap();
     assert_eq!(first.wallet(), Wallet::Energy);

@@ -4,7 +4,7 @@
 use super::checkpoint::LedgerCheckpoint;
 use super::report::ReportError;
 use penstock_core::entry_number::{chain_of, sequence_of};
-use penstock_ledger::{ChainBalances, HashChain, UtcMonth, lines};
+use penstock_ledger::{ChainBalances, HashChain, UtcMonth, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
 use serde_json::{Value, json};
@@ -80,18 +80,18 @@ type Misfit = (u64, String);
 
 impl VerifiedChain {
     fn new(chain: u32) -> Self {
-        Self { chain: HashChain::of_chain(chain), books: ChainBalances::of_chain(chain) }
+        Self { chain: HashChain::at_chain_start(chain), books: ChainBalances::at_chain_start(chain) }
     }
 
     /// Adds a block; returns the number of its entries.
     fn add_block(&mut self, block: &EntryBlock, expected: &LedgerCheckpoint) -> Result<u64, Misfit> {
         let (month, before) = (&block.month, self.chain.seq);
-        for line in lines(&block.text) {
+        for line in split_lines(&block.text) {
             let number = self.chain.seq + 1;
             let fits =
                 self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
-            if !expected.allows(number, &self.chain.hash) {
+            if !expected.is_consistent_with(number, &self.chain.hash) {
                 return Err((number, "it is another one than that of the checkpoint".to_owned()));
             }
             if UtcMonth::from_unix(at).to_string() != *month {
@@ -152,14 +152,14 @@ impl VerifiedFold<'_> {
     /// Returns the checkpoint of the verified entries: the last entry of each chain.
     fn checkpoint(&self) -> LedgerCheckpoint {
         let ends = self.chains.values().map(|fold| (fold.chain.seq, fold.chain.hash));
-        LedgerCheckpoint::of_entries(ends.filter(|(seq, _)| sequence_of(*seq) > 0))
+        LedgerCheckpoint::from_entries(ends.filter(|(seq, _)| sequence_of(*seq) > 0))
     }
 
     /// Returns the first entry of the checkpoint that does not exist.
     fn find_missing(&self) -> Option<Misfit> {
         let is_missing =
             |number: &u64| self.chains.get(&chain_of(*number)).is_none_or(|fold| fold.chain.seq < *number);
-        let number = self.expected.numbers().find(is_missing)?;
+        let number = self.expected.entry_numbers().find(is_missing)?;
         Some((number, "the checkpoint has it, and it does not exist".to_owned()))
     }
 
@@ -167,7 +167,7 @@ impl VerifiedFold<'_> {
     fn balance(&self, account: &str) -> Option<BalanceRecord> {
         let (mut credits, mut energy) = (0_i128, 0_i128);
         for fold in self.chains.values() {
-            let sums = fold.books.account(account);
+            let sums = fold.books.account_balances(account);
             credits += i128::from(sums.credits.amount);
             energy += i128::from(sums.energy.amount);
         }
@@ -185,7 +185,7 @@ impl VerifiedFold<'_> {
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
-    verify_with(store, &LedgerCheckpoint::default(), &mut |_| {})
+    verify_with_checkpoint(store, &LedgerCheckpoint::default(), &mut |_| {})
 }
 
 /// Verifies like [`verify`], and also that the entries of a checkpoint exist. Calls `read` with the number of entries
@@ -193,7 +193,7 @@ pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
 ///
 /// # Errors
 /// Returns the errors of [`verify`].
-pub fn verify_with(
+pub fn verify_with_checkpoint(
     store: &LedgerStore,
     expected: &LedgerCheckpoint,
     read: &mut dyn FnMut(u64),
@@ -237,7 +237,7 @@ fn check_tip(
     fold: &mut VerifiedFold<'_>,
     number: u32,
 ) -> Result<Option<Misfit>, ReportError> {
-    let before_first = HashChain::of_chain(number);
+    let before_first = HashChain::at_chain_start(number);
     for _ in 0..MAX_REREADS {
         let tip = store.chain_tip(number)?;
         if let Some(misfit) = fold.add_chain_entries(store, number)? {

@@ -11,7 +11,7 @@ const WAITER_WINDOW: Duration = Duration::from_millis(5);
 
 /// Number of operations at which a group is written immediately. A crash loses at most these operations and those that
 /// arrive during the write.
-pub(super) const GROUP_SIZE: usize = 4_096;
+pub(super) const MAX_GROUP_OPERATIONS: usize = 4_096;
 
 /// Number of operations that the writer prepares at a time while it collects a group. Preparing all operations of a
 /// group at once would keep the processors of the request threads busy for milliseconds.
@@ -50,7 +50,7 @@ struct QueueState {
 impl QueueState {
     /// Returns true if the last push completes a piece or the group.
     const fn is_ready(&self) -> bool {
-        self.ops.len() == PIECE_SIZE || self.taken + self.ops.len() == GROUP_SIZE
+        self.ops.len() == PIECE_SIZE || self.taken + self.ops.len() == MAX_GROUP_OPERATIONS
     }
 }
 
@@ -136,7 +136,7 @@ impl WriteQueue {
     }
 
     /// Counts operations that are passed to the writer without the queue.
-    pub(super) fn count_unqueued(&self, actions: &[LedgerAction]) {
+    pub(super) fn count_unqueued_actions(&self, actions: &[LedgerAction]) {
         let bytes = actions.iter().map(LedgerAction::bytes).sum();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.add_exposed(actions.iter().map(|action| action.exposed).sum());
@@ -164,7 +164,7 @@ impl WriteQueue {
             }
         }
         let over = self.wait_for_more(&mut state);
-        let most = most.min(GROUP_SIZE - state.taken);
+        let most = most.min(MAX_GROUP_OPERATIONS - state.taken);
         let left = state.ops.len().saturating_sub(most);
         let ops = if left == 0 {
             std::mem::take(&mut state.ops)
@@ -173,7 +173,7 @@ impl WriteQueue {
             std::mem::replace(&mut state.ops, rest)
         };
         state.taken += ops.len();
-        let whole = over || state.taken >= GROUP_SIZE;
+        let whole = over || state.taken >= MAX_GROUP_OPERATIONS;
         if whole {
             (state.until, state.taken) = (None, 0);
             // A caller may still wait for one of the remaining operations.
@@ -182,13 +182,13 @@ impl WriteQueue {
         Some(DrainedOps { ops, last: state.pushed - left as u64, is_complete: whole })
     }
 
-    /// Collects operations for the same write until they fill a piece, the group has [`GROUP_SIZE`] operations, or its
+    /// Collects operations for the same write until they fill a piece, the group has [`MAX_GROUP_OPERATIONS`] operations, or its
     /// time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group is complete.
     fn wait_for_more(&self, state: &mut MutexGuard<'_, QueueState>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut until = state.until.unwrap_or_else(|| Instant::now() + window);
         let mut hurried = false;
-        while !state.closing && !state.handing_over && state.taken + state.ops.len() < GROUP_SIZE {
+        while !state.closing && !state.handing_over && state.taken + state.ops.len() < MAX_GROUP_OPERATIONS {
             if state.has_waiter && !hurried {
                 hurried = true;
                 until = until.min(Instant::now() + WAITER_WINDOW);
@@ -240,7 +240,7 @@ impl WriteQueue {
 
     /// Returns the number of operations of the group for which the writer collects more; `None` if it does not collect.
     #[cfg(test)]
-    pub(super) fn gathered_operations(&self) -> Option<usize> {
+    pub(super) fn collected_operation_count(&self) -> Option<usize> {
         let state = self.state.lock();
         state.gathering.then_some(state.taken)
     }

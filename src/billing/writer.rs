@@ -9,8 +9,8 @@ mod fenced;
 mod redraft;
 mod source;
 
-use super::entry_effects::{balance_change, changed_balance, replacement_void};
-use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
+use super::entry_effects::{apply_balance_change, balance_change, replacement_void};
+use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD, GroupBuilder, MAX_SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
 use super::rerate::load_terms_text;
@@ -72,7 +72,10 @@ pub(super) fn start_writer(
 
 /// Returns the end of the chain that a store writes.
 fn chain_end(store: &LedgerStore, tip: Option<LedgerTip>) -> HashChain {
-    tip.map_or_else(|| HashChain::of_chain(store.chain()), |tip| HashChain { seq: tip.seq, hash: tip.hash })
+    tip.map_or_else(
+        || HashChain::at_chain_start(store.chain()),
+        |tip| HashChain { seq: tip.seq, hash: tip.hash },
+    )
 }
 
 struct LedgerWriter {
@@ -105,7 +108,7 @@ impl LedgerWriter {
 
     fn write_groups(&mut self) {
         while let Some(DrainedOps { ops, last, is_complete: whole }) =
-            source::collect(&self.queue, self.journaled.as_ref(), self.store.replica_sync_due())
+            source::collect_operations(&self.queue, self.journaled.as_ref(), self.store.replica_sync_due())
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
                 // No operation arrived for a while, so the replica is synced now.
@@ -113,7 +116,7 @@ impl LedgerWriter {
                 continue;
             }
             for op in ops {
-                if !self.draft_or_commit(op) {
+                if !self.add_to_draft(op) {
                     return;
                 }
             }
@@ -145,7 +148,7 @@ impl LedgerWriter {
         let LedgerAction { at, account, act, terms, exposed, number } = action;
         self.draft.journal_number = self.draft.journal_number.max(number);
         if let Some(terms) = &terms {
-            self.rollups.learn_terms(&terms.id, &terms.text);
+            self.rollups.cache_terms_location(&terms.id, &terms.text);
         }
         if let Some(terms) = terms.filter(|terms| !self.known_terms.contains(&terms.id)) {
             self.add_terms(at, &terms.id, &terms.text);
@@ -239,7 +242,7 @@ impl LedgerWriter {
         let corrected = corrected_work(&self.store, act)?;
         if let Some(work) = &corrected {
             let terms = load_terms_text(&self.store, &work.terms)?;
-            self.rollups.learn_terms(&work.terms, &terms);
+            self.rollups.cache_terms_location(&work.terms, &terms);
         }
         Ok(corrected)
     }
@@ -273,7 +276,7 @@ impl LedgerWriter {
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
         let before = self.balances.get(account).copied().unwrap_or_default();
         let changed = match balance_change(&entry.kind)? {
-            Some(change) => Some((changed_balance(before, change)?, change)),
+            Some(change) => Some((apply_balance_change(before, change)?, change)),
             None => None,
         };
         if self.month.0 != Some(UtcMonth::from_unix(entry.at)) {
@@ -281,7 +284,7 @@ impl LedgerWriter {
             self.month = (Some(month), month.to_string());
         }
         let month = &self.month.1;
-        let long = if self.draft.blocks.len() < SMALL_BLOCKS {
+        let long = if self.draft.blocks.len() < MAX_SMALL_BLOCKS {
             TARGET_BLOCK_BYTES
         } else {
             MAX_BLOCK_BYTES - MAX_LINE_BYTES
@@ -307,8 +310,8 @@ impl LedgerWriter {
         self.draft.bytes += block.text.len() - length;
         self.at = entry.at;
         self.open.apply(&entry);
-        self.rollups.add(&entry, corrected);
-        self.draft.rollups = self.rollups.changed_rows();
+        self.rollups.add_entry(&entry, corrected);
+        self.draft.rollups = self.rollups.changed_row_count();
         if let Some((after, change)) = changed {
             self.store_balance(account, after, change);
             if self.store.claim().is_some() {

@@ -6,7 +6,7 @@ use super::client::admin_target;
 use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
-use super::status::{answer_rows, print_json, table_cell};
+use super::status::{print_json, response_rows, table_cell};
 use crate::time::format::format_day;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -124,7 +124,7 @@ fn print_account(account: &Value, done: &str) -> Result<(), String> {
 }
 
 fn list(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
-    let all = backend.all_rows("/admin/accounts", &[])?;
+    let all = backend.read_all_rows("/admin/accounts", &[])?;
     let rows = all.iter().map(|account| {
         let created = account.get("created").and_then(Value::as_u64).map(format_day).unwrap_or_default();
         vec![
@@ -142,7 +142,7 @@ fn list(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
 fn check(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
     let found = backend.send(&Method::GET, "/admin/unmatched", &[], None)?;
     let mut rows = Vec::new();
-    for item in answer_rows(&found) {
+    for item in response_rows(&found) {
         let (kind, id) = match item.get("key") {
             Some(_) => ("key", table_cell(item, "key")),
             None => ("account", table_cell(item, "account")),

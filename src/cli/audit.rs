@@ -43,7 +43,7 @@ pub fn run(audit: &AuditArgs) -> Result<(), String> {
         ));
     }
     let target = audit.target.as_deref().map(|target| ("target", target));
-    let all = backend.all_rows("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
+    let all = backend.read_all_rows("/admin/audit", &target.into_iter().collect::<Vec<_>>())?;
     let table = audit.output.output_format() == OutputFormat::Table;
     if let (Some(target), true) = (&audit.target, all.is_empty() && table) {
         return print_stdout(&format!(

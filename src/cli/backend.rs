@@ -74,7 +74,7 @@ impl AdminBackend {
     ///
     /// # Errors
     /// Same as [`AdminBackend::send`].
-    pub fn all_rows(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
+    pub fn read_all_rows(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;
         loop {
@@ -103,7 +103,7 @@ fn open_stores(reach: &AdminTarget) -> Result<Stores, String> {
         }
         Err(mistakes) => {
             let report = Diagnostics { mistakes: mistakes.clone(), warnings: Vec::new() };
-            Err(configuration::format_refusal(&report, "the store cannot be opened"))
+            Err(configuration::format_config_mistakes(&report, "the store cannot be opened"))
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn run(batches: BatchesArgs) -> Result<(), String> {
             let account = account.as_deref().map(|account| ("account", account));
             let state = state.as_deref().map(|state| ("state", state));
             let query: Vec<(&str, &str)> = account.into_iter().chain(state).collect();
-            let all = backend.all_rows("/admin/batches", &query)?;
+            let all = backend.read_all_rows("/admin/batches", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "ENDPOINT", "STATUS", "LINES", "DONE", "FAILED", "CREATED", "WINDOW ENDS"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))

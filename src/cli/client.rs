@@ -1,6 +1,6 @@
 //! HTTP client of the admin listener: one request per connection.
 
-use super::configuration::format_refusal;
+use super::configuration::format_config_mistakes;
 use crate::admin::ACTOR_HEADER;
 use crate::config::{AdminTarget, ConfigSource};
 use crate::storage::stores::ADMIN_TOKEN_FILE;
@@ -48,7 +48,9 @@ impl From<AdminClientError> for String {
 /// # Errors
 /// Returns the mistakes in the configuration.
 pub fn admin_target(source: &ConfigSource) -> Result<AdminTarget, String> {
-    source.admin_target().map_err(|report| format_refusal(&report, "the address of the gateway is unknown"))
+    source
+        .admin_target()
+        .map_err(|report| format_config_mistakes(&report, "the address of the gateway is unknown"))
 }
 
 impl AdminClient {

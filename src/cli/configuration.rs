@@ -27,7 +27,7 @@ pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
 }
 
 /// `penstock` without a command: the demo.
-pub(super) fn demo() -> Result<(), CommandError> {
+pub(super) fn run_demo() -> Result<(), CommandError> {
     let loaded = load_or_refuse(&ConfigSource::Demo, NOT_STARTED)?;
     Ok(startup::run_demo(loaded.settings, reload_source(ConfigSource::Demo))?)
 }
@@ -79,7 +79,7 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
 /// Returns all mistakes as one text.
 fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<String>, CommandError> {
     let token = stores::check_admin_token(&settings.storage).err();
-    let (over, mut mistakes) = match tls::check_files(settings, super::backend::unix_now()) {
+    let (over, mut mistakes) = match tls::check_certificate_files(settings, super::backend::unix_now()) {
         Ok(over) => (over, Vec::new()),
         Err(mistakes) => (Vec::new(), mistakes),
     };
@@ -124,7 +124,7 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
 /// Returns the function that loads the same source again, for a reload.
 fn reload_source(source: ConfigSource) -> ConfigLoader {
     Arc::new(move || {
-        source.load().map_err(|report| format_refusal(&report, "the old configuration stays active"))
+        source.load().map_err(|report| format_config_mistakes(&report, "the old configuration stays active"))
     })
 }
 
@@ -138,12 +138,14 @@ fn load_or_refuse(source: &ConfigSource, consequence: &str) -> Result<LoadedConf
             print_stderr(&format_warnings(&loaded.warnings));
             Ok(loaded)
         }
-        Err(report) => Err(CommandError { why: format_refusal(&report, consequence), code: MISCONFIGURED }),
+        Err(report) => {
+            Err(CommandError { why: format_config_mistakes(&report, consequence), code: MISCONFIGURED })
+        }
     }
 }
 
 /// Formats all mistakes of a configuration and their consequence.
-pub fn format_refusal(report: &Diagnostics, consequence: &str) -> String {
+pub fn format_config_mistakes(report: &Diagnostics, consequence: &str) -> String {
     // Warnings are left out: some exist only because a block with a mistake was skipped.
     format_mistakes(&report.mistakes, consequence)
 }
@@ -214,7 +216,7 @@ pub fn settings_summary(settings: &Settings) -> String {
     for simulated in &settings.simulators {
         line("simulates", format!("{} on {}", simulated.name, simulated.address));
     }
-    line("opens", format!("at most {}", fd_limit::summary(settings)));
+    line("opens", format!("at most {}", fd_limit::descriptor_summary(settings)));
     let bounds = memory_estimate::memory_bounds(settings);
     line(
         "memory",

@@ -3,13 +3,13 @@
 mod backend;
 mod export;
 
-pub use backend::{LedgerBackend, ledger_storage};
+pub use backend::{LedgerBackend, ledger_storage_settings};
 
 use super::ConfigArgs;
 use super::client::{AdminClient, AdminClientError, admin_target};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
-use super::status::{answer_rows, print_json, table_cell};
+use super::status::{print_json, response_rows, table_cell};
 use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
 use crate::billing::offline::verify_ledger;
 use clap::{Args, Subcommand};
@@ -169,7 +169,7 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
         }
         Err(AdminClientError::Other(why)) => Err(why),
         Err(AdminClientError::NotRunning(_)) => {
-            let storage = backend::ledger_storage(&reach)?;
+            let storage = backend::ledger_storage_settings(&reach)?;
             super::drop_privileges::become_folder_owner(&storage.path)?;
             let verify = || Ok::<_, String>(verify_ledger(&storage, checkpoint)?.to_json());
             match print_verification(&verify()?) {
@@ -196,7 +196,7 @@ pub(super) fn check_replica_before_opening(reached: &ConfigArgs) -> Result<(), S
     if !matches!(AdminClient::new(&reach), Err(AdminClientError::NotRunning(_))) {
         return Ok(());
     }
-    let storage = backend::ledger_storage(&reach)?;
+    let storage = backend::ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
     let proof = verify_ledger(&storage, &LedgerCheckpoint::default())?.to_json();
     verification_errors(&proof).map_or(Ok(()), Err)
@@ -208,7 +208,7 @@ fn print_adjustment(answer: &Value) -> Result<(), String> {
 }
 
 fn balances(answer: &Value) -> Listing {
-    let rows = answer_rows(answer).iter().map(|account| {
+    let rows = response_rows(answer).iter().map(|account| {
         let of = |wallet: &str, name: &str| {
             account.get(wallet).map(|wallet| table_cell(wallet, name)).unwrap_or_default()
         };
@@ -279,7 +279,7 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let storage = backend::ledger_storage(&reach)?;
+    let storage = backend::ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
     let entries = crate::billing::offline::rebuild(&storage)?;
     print_stdout(&format!("The ledger was rebuilt: {entries} entries.\n"))

@@ -58,7 +58,7 @@ pub fn run(files: FilesArgs) -> Result<(), String> {
             let account = account.as_deref().map(|account| ("account", account));
             let purpose = purpose.as_deref().map(|purpose| ("purpose", purpose));
             let query: Vec<(&str, &str)> = account.into_iter().chain(purpose).collect();
-            let all = backend.all_rows("/admin/files", &query)?;
+            let all = backend.read_all_rows("/admin/files", &query)?;
             let heading =
                 ["ID", "ACCOUNT", "PURPOSE", "STATUS", "BYTES", "LINES", "CREATED", "EXPIRES", "NAME"];
             output.print(&Listing::new(&heading).with_rows(all.iter().map(row)), || json!({ "data": all }))

@@ -230,7 +230,7 @@ fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), Strin
 
 fn list(backend: &AdminBackend, account: Option<&str>, output: OutputArgs) -> Result<(), String> {
     let account = account.map(|account| ("account", account));
-    let all = backend.all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
+    let all = backend.read_all_rows("/admin/keys", &account.into_iter().collect::<Vec<_>>())?;
     let heading =
         ["ID", "NAME", "ACCOUNT", "SCOPES", "MODELS", "LIMITS", "STORES", "CREATED", "LAST USED", "STATE"];
     let listing = Listing::new(&heading).with_rows(all.iter().map(|key| row(key, unix_now())));

@@ -217,9 +217,9 @@ pub fn main() -> ExitCode {
     // New files are readable by their owner only. This covers the files of the store's engine too, which sets no file
     // mode itself.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    crate::telemetry::log::install();
+    crate::telemetry::log::install_subscriber();
     let result = run_cli(Cli::parse());
-    crate::telemetry::log::flush();
+    crate::telemetry::log::flush_log();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -248,7 +248,7 @@ impl From<String> for CommandError {
 
 fn run_cli(cli: Cli) -> Result<(), CommandError> {
     match cli.command {
-        None => configuration::demo()?,
+        None => configuration::run_demo()?,
         Some(CliCommand::Run(written)) => configuration::run(ConfigSource::File(written.config))?,
         Some(CliCommand::Check(checked)) => {
             // clap ensures that one of the two is given.
@@ -260,7 +260,7 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
         Some(CliCommand::Keys(keys)) => keys::run(keys)?,
         Some(CliCommand::Audit(audit)) => audit::run(&audit)?,
         Some(CliCommand::Openapi { public: true }) => {
-            output::print_stdout(crate::proxy::endpoint::openapi::text())?
+            output::print_stdout(crate::proxy::endpoint::openapi::document_text())?
         }
         Some(CliCommand::Openapi { public: false }) => {
             output::print_stdout(&crate::admin::openapi::document_text())?
@@ -270,9 +270,11 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
         Some(CliCommand::Users(users)) => users::run(&users)?,
         Some(CliCommand::Usage(usage)) => usage::run(&usage)?,
         Some(CliCommand::Store(store)) => store::run(&store)?,
-        Some(CliCommand::Models(asked)) => status::models(&asked.reached.source()?, asked.output)?,
-        Some(CliCommand::Providers(asked)) => status::providers(&asked.reached.source()?, asked.output)?,
-        Some(CliCommand::Reload(reached)) => status::reload(&reached.source()?)?,
+        Some(CliCommand::Models(asked)) => status::print_models(&asked.reached.source()?, asked.output)?,
+        Some(CliCommand::Providers(asked)) => {
+            status::print_providers(&asked.reached.source()?, asked.output)?
+        }
+        Some(CliCommand::Reload(reached)) => status::request_reload(&reached.source()?)?,
         Some(CliCommand::Batches(batches)) => batches::run(batches)?,
         Some(CliCommand::Files(files)) => files::run(files)?,
         Some(CliCommand::Completions(completions)) => completions::run(&completions)?,

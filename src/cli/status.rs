@@ -7,9 +7,9 @@ use crate::config::ConfigSource;
 use serde_json::Value;
 
 /// `penstock models`.
-pub fn models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
+pub fn print_models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/models")?;
-    let rows = answer_rows(&answer).iter().map(|model| {
+    let rows = response_rows(&answer).iter().map(|model| {
         ["id", "kind", "context_length", "aliases", "providers"].map(|name| table_cell(model, name)).to_vec()
     });
     let listing = Listing::new(&["MODEL", "KIND", "WINDOW", "ALIASES", "PROVIDERS"]).with_rows(rows);
@@ -17,12 +17,12 @@ pub fn models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
 }
 
 /// `penstock providers`: one line for each offer, since health and speed belong to an offer.
-pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
+pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
     // The table shows a provider once, above its offers; CSV repeats the provider in each row.
     let every_row = output.output_format() == OutputFormat::Csv;
     let mut rows = Vec::new();
-    for provider in answer_rows(&answer) {
+    for provider in response_rows(&answer) {
         let location = format!("{}, {}", table_cell(provider, "city"), table_cell(provider, "country"));
         let mut first = vec![table_cell(provider, "id"), location, table_cell(provider, "check")];
         for offer in list(provider.get("offers")) {
@@ -44,7 +44,7 @@ pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String
 }
 
 /// `penstock reload`.
-pub fn reload(source: &ConfigSource) -> Result<(), String> {
+pub fn request_reload(source: &ConfigSource) -> Result<(), String> {
     let client = AdminClient::new(&admin_target(source)?);
     let client = client.map_err(|failure| String::from(failure) + UNREACHABLE_ADVICE)?;
     let answer = client.send("POST", "/admin/reload", None)?;
@@ -104,7 +104,7 @@ pub fn print_json(value: &Value) -> Result<(), String> {
 }
 
 /// Returns the list in a response.
-pub fn answer_rows(answer: &Value) -> &[Value] {
+pub fn response_rows(answer: &Value) -> &[Value] {
     list(answer.get("data"))
 }
 

@@ -150,7 +150,7 @@ fn store_location(reached: &ConfigArgs) -> Result<DataPaths, String> {
     let reach = admin_target(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
-        configuration::format_refusal(&report, "the store cannot be opened")
+        configuration::format_config_mistakes(&report, "the store cannot be opened")
     })?;
     Ok(DataPaths { storage, files: reach.files, bucket: reach.bucket })
 }

@@ -2,10 +2,10 @@
 
 use super::ConfigArgs;
 use super::client::{AdminClient, admin_target};
-use super::credits::{LedgerBackend, check_replica_before_opening, ledger_storage};
+use super::credits::{LedgerBackend, check_replica_before_opening, ledger_storage_settings};
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
-use super::status::{answer_rows, table_cell};
+use super::status::{response_rows, table_cell};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ fn usage_table(answer: &Value, group_by: &str) -> Listing {
         .map(|name| DIMENSIONS.iter().find(|(known, _)| known == name).map_or("GROUP", |(_, title)| title))
         .chain(FIGURES.map(|(_, title)| title))
         .collect();
-    let rows = answer_rows(answer)
+    let rows = response_rows(answer)
         .iter()
         .map(|row| columns.iter().map(|column| table_cell(row, column)).collect::<Vec<_>>());
     Listing::new(&heading).with_rows(rows)
@@ -114,7 +114,7 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
-    let storage = ledger_storage(&reach)?;
+    let storage = ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
     print_check(&crate::billing::offline::rebuild_rollups(&storage)?.to_json())
 }

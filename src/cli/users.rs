@@ -5,7 +5,7 @@ use super::backend::AdminBackend;
 use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
-use super::status::{answer_rows, table_cell};
+use super::status::{response_rows, table_cell};
 use crate::time::format::format_rfc3339;
 use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
@@ -118,7 +118,7 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
                 dashboard_invitation_url(reach.dashboard.as_deref(), "")?;
             }
             let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
-            let exists = answer_rows(&known).iter().any(|row| table_cell(row, "name") == user.name);
+            let exists = response_rows(&known).iter().any(|row| table_cell(row, "name") == user.name);
             let invited = if exists {
                 backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
             } else {
@@ -135,7 +135,7 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
         }
         UsersCommand::List { output } => {
             let answer = backend.send(&Method::GET, "/admin/users", &[], None)?;
-            let rows = answer_rows(&answer).iter().map(|row| {
+            let rows = response_rows(&answer).iter().map(|row| {
                 let created = row.get("created").and_then(Value::as_u64).map(format_rfc3339);
                 let cell = |name: &str| table_cell(row, name);
                 vec![cell("name"), cell("role"), cell("account"), cell("state"), created.unwrap_or_default()]

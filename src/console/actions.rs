@@ -1,15 +1,15 @@
 //! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
 //! triggers.
 
-use super::amount::{check_amounts, decimal_point};
+use super::amount::{check_amounts, normalize_decimal_point};
 use super::answer::{self, ConsoleAnswer, refusal_notice, refused_form_blocks};
 use super::confirmation::{self, Confirmation};
 use super::flash::FlashMessage;
-use super::pages::{self, PageContext, forbidden, match_path};
+use super::pages::{self, PageContext, forbidden_role_error, match_path};
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::{BackendRequest, Console, ConsoleBackend};
-use crate::http::field_errors::{FieldErrors, both, invalid_fields};
+use crate::http::field_errors::{FieldErrors, combine_results, invalid_fields};
 use http::Method;
 use penstock_catalog::ModelMatch;
 use penstock_console::{Block, Form};
@@ -67,7 +67,7 @@ pub fn admin_call(method: Method, path: String, body: Value) -> AdminCall {
 ///
 /// # Errors
 /// Returns 404 if there is no such form, 403 if the role may not send it.
-pub async fn answer(
+pub async fn handle_form(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
@@ -76,7 +76,7 @@ pub async fn answer(
     let found = console.site.actions.iter().find_map(|row| Some((row, match_path(row.path, &request.path)?)));
     let (row, id) = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     if !row.roles.contains(&active.user.role) {
-        return Err(forbidden(active.user.role));
+        return Err(forbidden_role_error(active.user.role));
     }
     let id = crate::proxy::endpoint::decode_segment(id);
     let page = (row.page)(request, &id);
@@ -89,20 +89,20 @@ pub async fn answer(
             refused => refused,
         };
         return match checked {
-            Ok(()) => Ok(answer::redirect_answer(&confirmation.link(request))),
+            Ok(()) => Ok(answer::redirect_answer(&confirmation.question_path(request))),
             Err(refusal) => {
                 let blocks = refusal_blocks(row, request, &id, &refusal);
                 let status = refusal.code.spec().status;
-                pages::render(console, backend, request, active, &page, status, blocks).await
+                pages::render_page(console, backend, request, active, &page, status, blocks).await
             }
         };
     }
-    if let Err(refusal) = claim_form(console, request, active).await {
+    if let Err(refusal) = record_form_submission(console, request, active).await {
         let (status, notice) = (refusal.code.spec().status, vec![refusal_notice(&refusal)]);
-        return pages::render(console, backend, request, active, &page, status, notice).await;
+        return pages::render_page(console, backend, request, active, &page, status, notice).await;
     }
     let call = (row.build)(request, &id);
-    let called = match both(check_amounts(request), check_key(console, &call)).map(drop) {
+    let called = match combine_results(check_amounts(request), check_key(console, &call)).map(drop) {
         Ok(()) => {
             let AdminCall { method, path, body } = call;
             let (actor, query) = (active.audit_actor(&request.address), Vec::new());
@@ -124,11 +124,11 @@ pub async fn answer(
         Err(refusal) => (refusal.code.spec().status, refusal_blocks(row, request, &id, &refusal)),
     };
     // If the person may not see the page, or its account does not exist, only the result is shown.
-    pages::render(console, backend, request, active, &page, status, blocks).await
+    pages::render_page(console, backend, request, active, &page, status, blocks).await
 }
 
 /// Returns the form to which the path of a request belongs, and the path of its page; `None` if there is no such form.
-pub fn form_of(console: &Console, request: &ConsoleRequest) -> Option<(String, Form)> {
+pub fn find_form(console: &Console, request: &ConsoleRequest) -> Option<(String, Form)> {
     let mut rows = console.site.actions.iter();
     let (row, id) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?)))?;
     let id = crate::proxy::endpoint::decode_segment(id);
@@ -171,7 +171,7 @@ fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
     let live = console.app.config_snapshot();
     for name in list("models").into_iter().flatten().filter_map(Value::as_str) {
         let message = match live.catalog.classify_name(name) {
-            ModelMatch::Known => continue,
+            ModelMatch::ModelId => continue,
             ModelMatch::Alias(id) => format!("models: {name} is an alias and matches nothing; write {id}."),
             ModelMatch::Unknown => format!("models: {name} matches no model of the catalogue."),
         };
@@ -200,7 +200,7 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
 ///
 /// # Errors
 /// Returns 409 if the form was sent before, and 401 if the session was ended meanwhile.
-pub async fn claim_form(
+pub async fn record_form_submission(
     console: &Console,
     request: &ConsoleRequest,
     active: &ActiveSession,
@@ -212,7 +212,9 @@ pub async fn claim_form(
     let (stores, digest) = (console.app.stores.clone(), active.digest);
     // All forms of a page have the same id.
     let form = format!("{id} {}", request.path);
-    let (code, message) = match run_blocking(move || session::claim_form(&stores, &digest, &form)).await? {
+    let (code, message) = match run_blocking(move || session::record_form_submission(&stores, &digest, &form))
+        .await?
+    {
         SessionChange::Changed => return Ok(()),
         SessionChange::Unchanged => (
             ErrorCode::Conflict,
@@ -231,19 +233,19 @@ pub async fn claim_form(
 ///
 /// # Errors
 /// Returns 403 if the role may not send the form, and the refusal of the admin API for the object of the question.
-pub async fn answer_link(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>, ApiError> {
+pub async fn handle_form_link(page: &PageContext<'_>) -> Result<Option<ConsoleAnswer>, ApiError> {
     let (request, active) = (page.request, page.active);
     let mut rows = page.console.site.actions.iter();
     let Some((row, id)) = rows.find_map(|row| Some((row, match_path(row.path, &request.path)?))) else {
         return Ok(None);
     };
     if !row.roles.contains(&active.user.role) {
-        return Err(forbidden(active.user.role));
+        return Err(forbidden_role_error(active.user.role));
     }
     let id = crate::proxy::endpoint::decode_segment(id);
     let back = (row.page)(request, &id);
     match (row.confirm)(request, &id) {
-        Some(confirmation) => confirmation.show(page, &back).await.map(Some),
+        Some(confirmation) => confirmation.question_page(page, &back).await.map(Some),
         None => Ok(Some(answer::redirect_answer(&back))),
     }
 }
@@ -274,7 +276,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
     };
     let amount = |name| match value(name) {
         "" => Value::Null,
-        text => Value::from(decimal_point(text, request.language)),
+        text => Value::from(normalize_decimal_point(text, request.language)),
     };
     let mut limits = Map::new();
     for name in ["requests_per_minute", "tokens_per_minute", "concurrent"] {
@@ -287,7 +289,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
 }
 
 /// Returns a new key of an account as JSON, from its form.
-pub fn new_key_json(request: &ConsoleRequest, account: &str) -> Value {
+pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
         request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
     };

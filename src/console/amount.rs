@@ -35,7 +35,7 @@ pub fn check_amounts(request: &ConsoleRequest) -> Result<(), ApiError> {
 
 /// Returns an amount with a decimal point and without thousands separators, which are spaces and, in languages with a
 /// decimal comma, points. Other texts are returned unchanged; the admin API refuses them.
-pub fn decimal_point(text: &str, language: Language) -> String {
+pub fn normalize_decimal_point(text: &str, language: Language) -> String {
     plain_amount(text, language != Language::English).unwrap_or_else(|| text.to_owned())
 }
 
@@ -89,9 +89,9 @@ mod tests {
             ("viel", "viel", "viel"),
             ("", "", ""),
         ] {
-            assert_eq!(decimal_point(text, Language::English), english, "{text}");
-            assert_eq!(decimal_point(text, Language::German), other, "{text}");
-            assert_eq!(decimal_point(text, Language::French), other, "{text}");
+            assert_eq!(normalize_decimal_point(text, Language::English), english, "{text}");
+            assert_eq!(normalize_decimal_point(text, Language::German), other, "{text}");
+            assert_eq!(normalize_decimal_point(text, Language::French), other, "{text}");
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
         request.form = vec![("budget_per_day".to_owned(), "1.000".to_owned())];
         let refusal = check_amounts(&request).unwrap_err();
         assert_eq!(refusal.param.as_deref(), Some("budget_per_day"));
-        let shown = penstock_console::Text::refusal(&refusal.message);
+        let shown = penstock_console::Text::from_refusal(&refusal.message);
         let expected =
             "1.000 kann Tausender oder Dezimalstellen meinen: Schreiben Sie 1\u{202f}000 oder 1,000.";
         assert_eq!(shown.render(Language::German), expected);

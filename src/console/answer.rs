@@ -11,7 +11,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer.
-pub const HEADERS: [(&str, &str); 6] = [
+pub const RESPONSE_HEADERS: [(&str, &str); 6] = [
     ("content-security-policy", CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -107,15 +107,15 @@ pub fn download_answer(file: FileDownload) -> ConsoleAnswer {
 /// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.
 pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
-    let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
-    let blocks = vec![Block::Notice(NoticeKind::Done, text), Block::Links(vec![link])];
+    let text = Text::with_values("You signed in with {0}.", [provider.to_owned().into()]);
+    let blocks = vec![Block::Notice(NoticeKind::Success, text), Block::Links(vec![link])];
     let of = Page::without_session(site.root, language, site.root, site.title, blocks);
     page_answer(200, &Page { redirect_path: Some(site.root), ..of })
 }
 
 /// Creates the page after a sign-out, with the link to sign out at the OpenID provider too.
 pub fn signed_out_page(site: &ConsoleSite, language: Language, link: (String, Text)) -> ConsoleAnswer {
-    let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
+    let notice = Block::Notice(NoticeKind::Success, "You are signed out here.".into());
     let sign_in = site.path("sign-in");
     let blocks = vec![notice, Block::Links(vec![link, (sign_in.clone(), "Sign in again".into())])];
     page_answer(200, &Page::without_session(site.root, language, &sign_in, site.title, blocks))
@@ -123,7 +123,7 @@ pub fn signed_out_page(site: &ConsoleSite, language: Language, link: (String, Te
 
 /// Creates the message of a refusal: in the language of the page if the tables have it.
 pub fn refusal_notice(refusal: &ApiError) -> Block {
-    Block::Notice(NoticeKind::Error, Text::refusal(&refusal.message))
+    Block::Notice(NoticeKind::Error, Text::from_refusal(&refusal.message))
 }
 
 /// Creates the blocks of a refused form: the form, with the reason at the field that it concerns, below a message.

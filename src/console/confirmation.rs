@@ -58,7 +58,7 @@ pub fn is_confirmed(request: &ConsoleRequest) -> bool {
 
 impl Confirmation {
     /// Returns the path and query of the page with the question.
-    pub fn link(&self, request: &ConsoleRequest) -> String {
+    pub fn question_path(&self, request: &ConsoleRequest) -> String {
         let filled = self.fields.iter().map(|name| (name, request.value(name)));
         let pairs: Vec<String> = filled
             .filter(|(_, value)| !value.is_empty())
@@ -83,7 +83,7 @@ impl Confirmation {
     ///
     /// # Errors
     /// Returns the refusal of the admin API for the object.
-    pub async fn show(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
+    pub async fn question_page(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
         let mut values = self.values;
         let mut description = ObjectDescription::default();
         match &self.object {
@@ -149,6 +149,6 @@ mod tests {
         let fields: &[&str] = &["account", "overlap_seconds"];
         let confirmation =
             Confirmation { question: "", values: Vec::new(), object: None, submit: "", fields };
-        assert_eq!(confirmation.link(&request), "/console/keys/k/revoke?account=a%20b");
+        assert_eq!(confirmation.question_path(&request), "/console/keys/k/revoke?account=a%20b");
     }
 }

@@ -81,7 +81,7 @@ pub async fn credit_blocks(
 ) -> Result<Vec<Block>, ApiError> {
     let mut shown = Vec::new();
     let number = invoice.get("number").and_then(Value::as_str);
-    if let Some(number) = number.filter(|_| page.has_role(super::invoice::ISSUERS)) {
+    if let Some(number) = number.filter(|_| page.has_role(super::invoice::ISSUER_ROLES)) {
         let draft = page.get("/admin/credit-note", &[("account", account), ("invoice", number)]).await?;
         if draft.get("can_issue") == Some(&Value::Bool(true)) {
             shown.push(Block::Form(blocks::issue_credit_note_form(path, number)));

@@ -3,7 +3,7 @@
 
 use super::download_permits::DownloadPermit;
 use super::pages::PageContext;
-use crate::console::HEADERS;
+use crate::console::RESPONSE_HEADERS;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::{content_disposition, log_file_failure};
 use crate::proxy::response::head::ResponseHead;
@@ -85,7 +85,7 @@ impl FileDownload {
         let mut head = ResponseHead::new(200, id)
             .with("cache-control", "private, no-store")
             .with("content-disposition", content_disposition(&opened.0.filename));
-        for (name, value) in HEADERS {
+        for (name, value) in RESPONSE_HEADERS {
             head = head.with(name, value);
         }
         let caller = &mut Downstream::new(session, None);

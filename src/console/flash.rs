@@ -27,7 +27,7 @@ impl FlashMessage {
     /// Returns the message as a block of a page.
     pub fn into_block(self) -> Block {
         let values = self.values.into_iter().map(Text::Data).collect();
-        Block::Notice(NoticeKind::Done, Text::Template(self.text, values))
+        Block::Notice(NoticeKind::Success, Text::Template(self.text, values))
     }
 
     /// Returns the cookie that carries the message; `None` if the message is too long. `form_token` is the secret of the

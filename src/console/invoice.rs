@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Roles that issue invoices.
-pub const ISSUERS: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
+pub const ISSUER_ROLES: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
 /// Maximum number of pages of the key list that are read for the names.
 const NAME_PAGES: usize = 10;
 
@@ -95,7 +95,7 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
             let shown = [Block::Form(form)].into_iter();
             let names = key_names(page, account).await?;
             let issued = page.get("/admin/invoices", &[("account", account)]).await?;
-            let issue = page.has_role(ISSUERS) && invoice.get("can_issue") == Some(&Value::Bool(true));
+            let issue = page.has_role(ISSUER_ROLES) && invoice.get("can_issue") == Some(&Value::Bool(true));
             let notice = blocks::missing_address_notice(&invoice).filter(|_| issue);
             let form = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
             let issue = notice.into_iter().chain(form);

@@ -47,7 +47,7 @@ impl Console {
         request: &ConsoleRequest,
         language: Language,
     ) -> Result<Option<ConsoleAnswer>, ApiError> {
-        let Some(restored) = request.restored(language) else { return Ok(None) };
+        let Some(restored) = request.restored_form_request(language) else { return Ok(None) };
         let Some(active) = self.active_session(request).await? else { return Ok(None) };
         let scoped;
         let backend: &dyn ConsoleBackend = match &active.user.account {
@@ -60,11 +60,11 @@ impl Console {
         let (page, form) = if restored.path == operators::actions::CHECK_PATH {
             let form = penstock_console::pages::check_configuration_form();
             (operators::actions::CONFIGURATION_PATH.to_owned(), Some(form))
-        } else if restored.path == dashboard::playground::PATH {
+        } else if restored.path == dashboard::playground::PLAYGROUND_PATH {
             // The page fills its form itself.
             (restored.path.clone(), None)
         } else {
-            match actions::form_of(self, &restored) {
+            match actions::find_form(self, &restored) {
                 Some((page, form)) => (page, Some(form)),
                 None => return Ok(None),
             }
@@ -74,6 +74,6 @@ impl Console {
             Block::Form(form)
         });
         let before = blocks.into_iter().collect();
-        pages::render(self, backend, &restored, &active, &page, 200, before).await.map(Some)
+        pages::render_page(self, backend, &restored, &active, &page, 200, before).await.map(Some)
     }
 }

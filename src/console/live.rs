@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use parking_lot::Mutex;
 use penstock_console::Language;
-use penstock_console::pages::live_figures_json;
+use penstock_console::pages::overview_figures_json;
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
@@ -54,7 +54,7 @@ impl LiveSnapshot {
     fn event(&self, view: LiveView) -> Bytes {
         let write = || {
             let figures =
-                live_figures_json(&self.status, &self.hours, self.now, view.with_money, view.language);
+                overview_figures_json(&self.status, &self.hours, self.now, view.with_money, view.language);
             Bytes::from(format!("event: figures\ndata: {figures}\n\n"))
         };
         let language = Language::ALL.iter().position(|known| *known == view.language).unwrap_or(0);
@@ -257,8 +257,10 @@ impl LiveStream {
 }
 
 /// Returns the response head of a stream.
-pub fn stream_head(id: &RequestId) -> ResponseHead {
-    super::HEADERS.iter().fold(ResponseHead::new(200, id), |head, (name, value)| head.with(*name, *value))
+pub fn stream_response_head(id: &RequestId) -> ResponseHead {
+    super::RESPONSE_HEADERS
+        .iter()
+        .fold(ResponseHead::new(200, id), |head, (name, value)| head.with(*name, *value))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ mod tests;
 mod throttle;
 mod usage;
 
-pub use answer::{AnswerStream, ConsoleAnswer, HEADERS};
+pub use answer::{AnswerStream, ConsoleAnswer, RESPONSE_HEADERS};
 
 use crate::proxy::PageRequestExecutor;
 use crate::state::AppState;
@@ -162,7 +162,7 @@ impl Console {
 
     /// Returns a page with a refusal, for a request that was not routed.
     #[must_use]
-    pub fn refusal(&self, refusal: &ApiError) -> ConsoleAnswer {
+    pub fn refusal_answer(&self, refusal: &ApiError) -> ConsoleAnswer {
         answer::refusal_page(self.site, Language::English, refusal)
     }
 
@@ -171,7 +171,7 @@ impl Console {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;
         if self.is_dashboard() {
-            return self.app.dashboard_tls().is_some() || console.has_https_url();
+            return self.app.dashboard_tls().is_some() || console.has_https_public_url();
         }
         let url = console.openid.as_ref().and_then(|openid| openid.operators_url.as_deref());
         url.is_some_and(|url| url.starts_with("https://"))
@@ -190,7 +190,7 @@ impl Console {
         if !address.ip().is_unspecified() {
             return Some(format!("{scheme}://{address}"));
         }
-        let host = console.hosts.first_name()?;
+        let host = console.hosts.first_host_name()?;
         Some(format!("{scheme}://{host}:{}", address.port()))
     }
 
@@ -206,22 +206,27 @@ impl Console {
     }
 
     /// Answers a request for a path of the site.
-    pub async fn answer(&self, backend: &dyn ConsoleBackend, session: &mut ServerSession) -> ConsoleAnswer {
-        let request = match request::read(session, self.site.cookie).await {
+    pub async fn handle_request(
+        &self,
+        backend: &dyn ConsoleBackend,
+        session: &mut ServerSession,
+    ) -> ConsoleAnswer {
+        let request = match request::read_request(session, self.site.cookie).await {
             Ok(request) => request,
-            Err(refusal) => return self.refusal(&refusal),
+            Err(refusal) => return self.refusal_answer(&refusal),
         };
         let routed = self.route(backend, &request);
-        let answered = if request.path == dashboard::playground::PATH && request.method == Method::POST {
-            tokio::select! {
-                biased;
-                answered = routed => answered,
-                // If the person disconnects, the request is cancelled; nobody receives this error.
-                _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
-            }
-        } else {
-            routed.await
-        };
+        let answered =
+            if request.path == dashboard::playground::PLAYGROUND_PATH && request.method == Method::POST {
+                tokio::select! {
+                    biased;
+                    answered = routed => answered,
+                    // If the person disconnects, the request is cancelled; nobody receives this error.
+                    _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
+                }
+            } else {
+                routed.await
+            };
         answered.unwrap_or_else(|refusal| answer::refusal_page(self.site, request.language, &refusal))
     }
 
@@ -248,12 +253,12 @@ impl Console {
             "language" => return Ok(answer::redirect_answer(self.site.root)),
             "sign-in" if is_post => return self.sign_in(request).await,
             "sign-in" => return Ok(self.sign_in_page(request, None)),
-            openid::START_PATH if !is_post => return self.openid_start(request).await,
-            openid::RETURN_PATH if !is_post => return self.openid_return(request).await,
+            openid::START_PATH if !is_post => return self.start_openid_sign_in(request).await,
+            openid::RETURN_PATH if !is_post => return self.finish_openid_sign_in(request).await,
             _ => {}
         }
         if let Some(token) = path.strip_prefix("invitation/") {
-            return self.invitation(request, token).await;
+            return self.handle_invitation(request, token).await;
         }
         let Some(active) = self.active_session(request).await? else {
             return Ok(answer::redirect_answer(&self.site.path("sign-in")));
@@ -288,15 +293,15 @@ impl Console {
                 }
                 _ => {}
             }
-            return pages::answer(self, backend, request, active).await;
+            return pages::handle_page_request(self, backend, request, active).await;
         }
         if request.path == operators::actions::CHECK_PATH {
             return operators::actions::check_configuration(self, backend, request, active).await;
         }
-        if request.path == dashboard::playground::PATH {
-            return dashboard::playground::answer(self, backend, request, active).await;
+        if request.path == dashboard::playground::PLAYGROUND_PATH {
+            return dashboard::playground::handle_playground_form(self, backend, request, active).await;
         }
-        actions::answer(self, backend, request, active).await
+        actions::handle_form(self, backend, request, active).await
     }
 
     /// Returns the session of the request's cookie, if it is valid and its person may use this site.

@@ -100,7 +100,7 @@ pub fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 ///
 /// # Errors
 /// Returns 404 if there is no page or download with this path, and the refusal of the download.
-pub async fn answer(
+pub async fn handle_page_request(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
@@ -110,7 +110,7 @@ pub async fn answer(
     let found = downloads.filter_map(|row| Some((row, match_path(row.path, &request.path)?))).next();
     if let Some((row, id)) = found {
         if !row.roles.contains(&active.user.role) {
-            return Err(forbidden(active.user.role));
+            return Err(forbidden_role_error(active.user.role));
         }
         let id = crate::proxy::endpoint::decode_segment(id).into_owned();
         let context = PageContext { console, backend, request, active, id, title: OnceLock::new() };
@@ -119,14 +119,14 @@ pub async fn answer(
     let is_page = console.site.pages.iter().any(|row| match_path(row.path, &request.path).is_some());
     if !is_page {
         let context = PageContext::for_form(console, backend, request, active);
-        let link = actions::answer_link(&context).await?;
+        let link = actions::handle_form_link(&context).await?;
         return link.ok_or_else(|| ApiError::new(ErrorCode::NotFound));
     }
     // An automatic update of a page does not use up the message.
     let cookie = request.cookie(FLASH_COOKIE).filter(|_| !request.is_update);
     let message = cookie.and_then(|value| FlashMessage::from_cookie(value, &active.record.form_token));
     let before = message.map(FlashMessage::into_block).into_iter().collect();
-    let shown = render(console, backend, request, active, &request.path, 200, before).await?;
+    let shown = render_page(console, backend, request, active, &request.path, 200, before).await?;
     Ok(match cookie {
         Some(_) => shown.with_cookie(flash::removal_cookie(console.site, console.is_secure())),
         None => shown,
@@ -138,7 +138,7 @@ pub async fn answer(
 ///
 /// # Errors
 /// Returns 404 if there is no such page.
-pub async fn render(
+pub async fn render_page(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
@@ -152,7 +152,8 @@ pub async fn render(
     let role = active.user.role;
     let title = title_of(row, &id);
     let context = PageContext { console, backend, request, active, id, title: OnceLock::new() };
-    let loaded = if row.roles.contains(&role) { (row.load)(&context).await } else { Err(forbidden(role)) };
+    let loaded =
+        if row.roles.contains(&role) { (row.load)(&context).await } else { Err(forbidden_role_error(role)) };
     let title = context.title.into_inner().unwrap_or(title);
     let (status, blocks) = match loaded {
         Ok(blocks) => (status, with_result(before, blocks)),
@@ -190,13 +191,13 @@ fn find_page(console: &Console, path: &str) -> Result<(&'static PageDefinition, 
 fn title_of(row: &PageDefinition, id: &str) -> Text {
     match id {
         "" => row.title.into(),
-        id => Text::with("{0} {1}", [row.title.into(), id.to_owned().into()]),
+        id => Text::with_values("{0} {1}", [row.title.into(), id.to_owned().into()]),
     }
 }
 
 /// Adds the refusal of a page to the result of a form, unless the result is the same refusal.
 fn with_refusal(mut result: Vec<Block>, refusal: &ApiError) -> Vec<Block> {
-    let text_of_page = Text::refusal(&refusal.message);
+    let text_of_page = Text::from_refusal(&refusal.message);
     let is_same = |block: &Block| matches!(block, Block::Notice(_, text) if *text == text_of_page);
     if !result.iter().any(is_same) {
         result.push(refusal_notice(refusal));
@@ -289,7 +290,7 @@ fn answer_with(
 }
 
 /// Returns the refusal for a role that may not see or do something.
-pub fn forbidden(role: UserRole) -> ApiError {
+pub fn forbidden_role_error(role: UserRole) -> ApiError {
     let message = format!("The role {} may not do this; an administrator can change the role.", role.name());
     ApiError::with_message(ErrorCode::InsufficientScope, message)
 }

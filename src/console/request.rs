@@ -4,7 +4,7 @@
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
-use penstock_console::{Language, TYPED_PREFIX};
+use penstock_console::{Language, TYPED_VALUE_PREFIX};
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct ConsoleRequest {
 ///
 /// # Errors
 /// Returns 413 or 408 if the form is too large or too slow, 415 if it is not a form.
-pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
+pub async fn read_request(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
     let head = session.req_header();
     let text = |name: header::HeaderName| {
         head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -171,12 +171,11 @@ impl ConsoleRequest {
 
     /// Returns the request for the page of the form that the form of the languages contains, with the values that were
     /// typed into it; `None` if it contains none.
-    pub fn restored(&self, language: Language) -> Option<Self> {
+    pub fn restored_form_request(&self, language: Language) -> Option<Self> {
         let path = Some(self.field("restore")).filter(|path| !path.is_empty())?.to_owned();
-        let typed = self
-            .form
-            .iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(TYPED_PREFIX)?.to_owned(), value.clone())));
+        let typed = self.form.iter().filter_map(|(name, value)| {
+            Some((name.strip_prefix(TYPED_VALUE_PREFIX)?.to_owned(), value.clone()))
+        });
         Some(Self {
             method: Method::GET,
             path,

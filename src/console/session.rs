@@ -43,7 +43,7 @@ impl ActiveSession {
 }
 
 /// Returns true if the session has ended.
-pub fn is_over(session: &SessionRecord, now: u64) -> bool {
+pub fn has_ended(session: &SessionRecord, now: u64) -> bool {
     now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_AGE_SECONDS)
 }
 
@@ -59,11 +59,13 @@ pub fn find_session(
     extends: bool,
 ) -> Result<Option<ActiveSession>, ApiError> {
     let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
-    let Some(mut record) = stores.sessions.get(&digest).map_err(store_refusal)? else { return Ok(None) };
-    let user = stores.users.get(&record.user).map_err(store_refusal)?;
+    let Some(mut record) = stores.sessions.get(&digest).map_err(store_error_response)? else {
+        return Ok(None);
+    };
+    let user = stores.users.get(&record.user).map_err(store_error_response)?;
     let valid = user.filter(|user| user.disabled.is_none() && user.generation == record.generation);
-    let Some(user) = valid.filter(|_| !is_over(&record, now)) else {
-        stores.sessions.remove(&digest).map_err(store_refusal)?;
+    let Some(user) = valid.filter(|_| !has_ended(&record, now)) else {
+        stores.sessions.remove(&digest).map_err(store_error_response)?;
         return Ok(None);
     };
     if extends && now >= record.seen.saturating_add(SEEN_SECONDS) {
@@ -72,7 +74,7 @@ pub fn find_session(
             session.seen = now;
             true
         };
-        stores.sessions.change(&digest, touch).map_err(store_refusal)?;
+        stores.sessions.change(&digest, touch).map_err(store_error_response)?;
     }
     Ok(Some(ActiveSession { digest, record, user }))
 }
@@ -82,7 +84,7 @@ pub fn find_session(
 pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {
-        if is_over(session, now) {
+        if has_ended(session, now) {
             return true;
         }
         if session.user != user {
@@ -97,8 +99,9 @@ pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool
 ///
 /// # Errors
 /// Returns 503 if there are too many sessions, or the error of the store.
-pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
-    let open = stores.sessions.remove_where(is_removable_for(&user.name, now)).map_err(store_refusal)?;
+pub fn start_session(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
+    let open =
+        stores.sessions.remove_where(is_removable_for(&user.name, now)).map_err(store_error_response)?;
     if open >= MAX_SESSIONS {
         return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(60));
     }
@@ -111,7 +114,7 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
         form_token,
         used_forms: Vec::new(),
     };
-    stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(store_refusal)?;
+    stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(store_error_response)?;
     Ok(id)
 }
 
@@ -119,7 +122,11 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn claim_form(stores: &Stores, digest: &[u8; 32], form: &str) -> Result<SessionChange, ApiError> {
+pub fn record_form_submission(
+    stores: &Stores,
+    digest: &[u8; 32],
+    form: &str,
+) -> Result<SessionChange, ApiError> {
     let hash = hex::encode(Sha256::digest(form.as_bytes()).iter().take(FORM_DIGEST_BYTES));
     let claim = |session: &mut SessionRecord| {
         let is_new = !session.used_forms.contains(&hash);
@@ -130,7 +137,7 @@ pub fn claim_form(stores: &Stores, digest: &[u8; 32], form: &str) -> Result<Sess
         }
         is_new
     };
-    stores.sessions.change(digest, claim).map_err(store_refusal)
+    stores.sessions.change(digest, claim).map_err(store_error_response)
 }
 
 fn random_text() -> String {
@@ -140,7 +147,7 @@ fn random_text() -> String {
 }
 
 /// Returns the refusal for an error of the store. Anybody may see the page, so only the log says more.
-pub fn store_refusal(error: StoreError) -> ApiError {
+pub fn store_error_response(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
         StoreError::Unreachable { .. }
@@ -150,12 +157,12 @@ pub fn store_refusal(error: StoreError) -> ApiError {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
-        error => log_internal(&ApiError::with_message(ErrorCode::Internal, error.to_string())),
+        error => log_internal_error(&ApiError::with_message(ErrorCode::Internal, error.to_string())),
     }
 }
 
 /// Logs an internal error, and returns one without its details.
-pub fn log_internal(error: &ApiError) -> ApiError {
+pub fn log_internal_error(error: &ApiError) -> ApiError {
     tracing::error!(name: "console_failed", why = %error.message);
     ApiError::new(ErrorCode::Internal)
 }

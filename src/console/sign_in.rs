@@ -7,7 +7,7 @@ use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
-use crate::http::field_errors::{both, invalid_fields};
+use crate::http::field_errors::{combine_results, invalid_fields};
 use crate::storage::stores::Stores;
 use http::Method;
 use penstock_console::pages::{invitation_form, percent_encode, sign_in_form};
@@ -27,7 +27,7 @@ fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String
 }
 
 /// Returns the address without its port, since the port differs in each connection.
-pub fn client_host(address: &str) -> String {
+pub fn address_without_port(address: &str) -> String {
     address.parse::<SocketAddr>().map_or_else(|_| address.to_owned(), |address| address.ip().to_string())
 }
 
@@ -57,7 +57,7 @@ impl Console {
         let site = self.site;
         let link = self.openid_settings().map(|settings| {
             let path = format!("{}{query}", site.path(START_PATH));
-            let text = Text::with("Sign in with {0}", [settings.name.to_string().into()]);
+            let text = Text::with_values("Sign in with {0}", [settings.name.to_string().into()]);
             Block::Links(vec![(path, text)])
         });
         let blocks = match refused {
@@ -75,12 +75,13 @@ impl Console {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
-        let host = client_host(&request.address);
+        let host = address_without_port(&request.address);
         if let Err(refusal) = self.throttle.acquire_attempt(&name, &host, self.app.clock.steady_now()) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
-        let user = run_blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
+        let user =
+            run_blocking(move || stores.users.get(&lookup).map_err(session::store_error_response)).await?;
         let user = user.filter(|user| user.disabled.is_none());
         let known = user.as_ref().and_then(|user| user.password.clone());
         let _permit = self.hashes.acquire().await;
@@ -131,11 +132,11 @@ impl Console {
         let id = run_blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
-                stores.sessions.remove(&digest).map_err(session::store_refusal)?;
+                stores.sessions.remove(&digest).map_err(session::store_error_response)?;
             }
-            let id = session::start(&stores, &user, now)?;
+            let id = session::start_session(&stores, &user, now)?;
             let nothing = penstock_storage::Transaction::new();
-            stores.audit.apply(&nothing, &entry).map_err(session::store_refusal)?;
+            stores.audit.apply(&nothing, &entry).map_err(session::store_error_response)?;
             Ok(id)
         })
         .await?;
@@ -143,7 +144,7 @@ impl Console {
     }
 
     /// Shows the form of an invitation, or saves the chosen password and signs the person in.
-    pub(super) async fn invitation(
+    pub(super) async fn handle_invitation(
         &self,
         request: &ConsoleRequest,
         token: &str,
@@ -151,7 +152,7 @@ impl Console {
         let now = self.app.clock.unix_seconds();
         let digest = token_digest_hex(token);
         let (stores, wanted) = (self.app.stores.clone(), digest.clone());
-        let Some(user) = run_blocking(move || find_invited(&stores, &wanted, now)).await? else {
+        let Some(user) = run_blocking(move || find_invited_user(&stores, &wanted, now)).await? else {
             let message = "This invitation was used, has expired or never existed; ask for a new one.";
             return Err(ApiError::with_message(ErrorCode::NotFound, message));
         };
@@ -169,7 +170,7 @@ impl Console {
         let chosen = request.field("password").to_owned();
         let is_repeated = request.field("again") == chosen;
         let expected = || ApiError::invalid("again", "again: expected the same password");
-        let checked = both(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
+        let checked = combine_results(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
         if let Err(refusal) = checked {
             let form = restored_form(invitation_form(self.site.root, token), request, Some(&refusal));
             let query = format!("?invitation={}", percent_encode(token));
@@ -190,7 +191,10 @@ impl Console {
                 user.generation += 1;
                 Some(entry.clone())
             });
-            Ok(changed.map_err(session::store_refusal)?.filter(|(_, changed)| *changed).map(|(user, _)| user))
+            Ok(changed
+                .map_err(session::store_error_response)?
+                .filter(|(_, changed)| *changed)
+                .map(|(user, _)| user))
         })
         .await?;
         match saved {
@@ -206,8 +210,8 @@ impl Console {
         active: &ActiveSession,
     ) -> Result<ConsoleAnswer, ApiError> {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
-        run_blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
-        let answer = match self.provider_sign_out(request, active).await {
+        run_blocking(move || stores.sessions.remove(&digest).map_err(session::store_error_response)).await?;
+        let answer = match self.provider_sign_out_link(request, active).await {
             Some(link) => answer::signed_out_page(self.site, request.language, link),
             None => answer::redirect_answer(&self.site.path("sign-in")),
         };
@@ -223,7 +227,7 @@ fn check_filled(request: &ConsoleRequest) -> Result<(), ApiError> {
     let filled = |field: &'static str, expected: &'static str| {
         if request.field(field).is_empty() { Err(ApiError::invalid(field, expected)) } else { Ok(()) }
     };
-    both(filled("name", "Enter your name."), filled("password", "Enter your password."))?;
+    combine_results(filled("name", "Enter your name."), filled("password", "Enter your password."))?;
     Ok(())
 }
 
@@ -235,8 +239,8 @@ fn restored_form(mut form: Form, request: &ConsoleRequest, refused: Option<&ApiE
 }
 
 /// Returns the user with an open invitation of this digest.
-pub fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
-    let users = stores.users.list().map_err(session::store_refusal)?;
+pub fn find_invited_user(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
+    let users = stores.users.list().map_err(session::store_error_response)?;
     Ok(users.into_iter().find(|user| {
         let invitation = user.invitation.as_ref();
         user.disabled.is_none()

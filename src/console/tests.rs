@@ -5,7 +5,7 @@ use super::dashboard::DASHBOARD;
 use super::operators::OPERATORS;
 use super::pages::match_path;
 use super::request::ConsoleRequest;
-use super::session::{IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, is_over, is_removable_for};
+use super::session::{IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, has_ended, is_removable_for};
 use super::site::ConsoleSite;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
@@ -69,11 +69,11 @@ fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
         used_forms: Vec::new(),
     };
     let start = 1_000_000;
-    assert!(!is_over(&session(start, start), start + IDLE_SECONDS - 1));
-    assert!(is_over(&session(start, start), start + IDLE_SECONDS));
+    assert!(!has_ended(&session(start, start), start + IDLE_SECONDS - 1));
+    assert!(has_ended(&session(start, start), start + IDLE_SECONDS));
     let last = start + MAX_AGE_SECONDS - 1;
-    assert!(!is_over(&session(start, last), last));
-    assert!(is_over(&session(start, last), last + 1));
+    assert!(!has_ended(&session(start, last), last));
+    assert!(has_ended(&session(start, last), last + 1));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 fn step_of(from: &str, to: &str, now: u64) -> UsageStep {
     let given = |day| Some(day).filter(|day: &&str| !day.is_empty());
     let range = UsageRange::parse(given(from), given(to), now);
-    range.map_or_else(|_| UsageStep::default(), |range| UsageStep::for_days(range.days()))
+    range.map_or_else(|_| UsageStep::default(), |range| UsageStep::for_days(range.day_count()))
 }
 
 /// Returns the blocks of a usage page: a form with the range of days, charts and a table. `view` has all fields except

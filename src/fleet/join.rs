@@ -1,7 +1,7 @@
 //! Start of the membership of a process in a fleet.
 
 use penstock_storage::StoreError;
-use penstock_storage::fleet::{Fleet, FleetError, PeerWatch, PoolState, SharedFleet, Strand};
+use penstock_storage::fleet::{Fleet, FleetError, Incarnation, PeerWatch, PoolState, SharedFleet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,7 +18,7 @@ pub(super) struct IdentityFile {
     previous: Option<PreviousStrand>,
 }
 
-/// Strand (numbered fleet membership) of the previous process of this folder.
+/// Incarnation (numbered fleet membership) of the previous process of this folder.
 struct PreviousStrand {
     id: u32,
     /// Names that the strand may have; none if the file is from a version that did not write names.
@@ -53,8 +53,8 @@ impl IdentityFile {
     }
 
     /// Writes the number of this process's strand and its possible names. Without them, the next process of the folder
-    /// joins as a new member, and the other members bury this strand.
-    pub(super) fn write_strand(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
+    /// joins as a new member, and the other members evict this strand.
+    pub(super) fn write_membership(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
         let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");
         let written = self
@@ -68,21 +68,21 @@ impl IdentityFile {
 }
 
 /// Continues the strand of the folder's previous process, or joins as a new member, and writes it to the file.
-pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Strand, String> {
+pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Incarnation, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
     let adopted = match file.previous.take() {
         Some(PreviousStrand { id, names }) => {
             if !names.is_empty() {
                 // If this process ends between the two writes, the strand has either the old or the new name.
                 let either: Vec<String> = names.iter().cloned().chain([name.to_owned()]).collect();
-                file.write_strand(id, &either)?;
+                file.write_membership(id, &either)?;
             }
-            fleet.adopt(id, &names, name).map_err(|error| failed(error.into()))?
+            fleet.resume_incarnation(id, &names, name).map_err(|error| failed(error.into()))?
         }
         None => None,
     };
     let strand = adopted.map_or_else(|| fleet.join(name).map_err(failed), Ok)?;
-    file.write_strand(strand.id, &[name.to_owned()])?;
+    file.write_membership(strand.id, &[name.to_owned()])?;
     Ok(strand)
 }
 

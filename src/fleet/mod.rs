@@ -4,7 +4,7 @@
 //! is measured with the monotonic clock of the observing member:
 //! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live_members`]: others take over
 //!   its batches, whose rows carry fences of their own;
-//! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
+//! - after `fleet.lease` without a beat it is evicted: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves from its leases until then.
 //!
 //! When a process of a folder has ended, the next process of the folder continues its membership. So its leases and its
@@ -20,8 +20,8 @@ pub use clock_check::ClockCheck;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, HeartbeatReport, LeaseTerm, ObservedFleet,
-    PeerIncarnation, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
+    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, HeartbeatReport, Incarnation, LeaseTerm,
+    ObservedFleet, PeerIncarnation, PeerWatch, PoolAmount, PoolRequest, SharedFleet,
 };
 use penstock_storage::ledger::RowFence;
 use penstock_storage::{RowScan, StoreError, Transaction};
@@ -46,14 +46,14 @@ struct SharedMember {
     settings: FleetSettings,
     /// Folder of the journal of this folder's processes.
     journal: std::path::PathBuf,
-    strand: Mutex<Strand>,
+    strand: Mutex<Incarnation>,
     live: Mutex<Arc<[u32]>>,
     observed: Mutex<ObservedPeers>,
     term: Mutex<LeaseTerm>,
-    buried: AtomicBool,
+    evicted: AtomicBool,
     /// True once the background tasks send the heartbeats.
     has_reported: AtomicBool,
-    burials: AtomicU64,
+    evictions: AtomicU64,
     /// Duration of the last beat in microseconds.
     beat_micros: AtomicU64,
 }
@@ -72,10 +72,10 @@ pub struct FleetSnapshot {
     pub members: usize,
     /// True if this member may spend its leases.
     pub may_spend_leases: bool,
-    /// True if other members buried this one.
-    pub is_buried: bool,
-    /// Number of members that this one buried.
-    pub burials: u64,
+    /// True if other members evicted this one.
+    pub is_evicted: bool,
+    /// Number of members that this one evicted.
+    pub evictions: u64,
     /// Time that the last heartbeat took.
     pub beat_duration: Duration,
 }
@@ -118,14 +118,14 @@ impl FleetMember {
                 leases: PeerWatch::new(settings.lease),
             }),
             term: Mutex::new(term),
-            buried: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
             has_reported: AtomicBool::new(false),
-            burials: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
             beat_micros: AtomicU64::new(0),
         };
         let member = Arc::new(Self(Some(member)));
         member
-            .read_heartbeats(Instant::now())
+            .refresh_members(Instant::now())
             .map_err(|error| format!("The fleet cannot be joined: {error}."))?;
         Ok(member)
     }
@@ -138,7 +138,7 @@ impl FleetMember {
 
     /// Returns the number of this member's strand; 0 without a fleet.
     #[must_use]
-    pub fn strand(&self) -> u32 {
+    pub fn member_number(&self) -> u32 {
         self.0.as_ref().map_or(0, |member| member.id)
     }
 
@@ -155,16 +155,16 @@ impl FleetMember {
     }
 
     /// Returns the condition that every commit of a member has to include: a row that exists until the member is
-    /// buried. Returns `None` without a fleet.
+    /// evicted. Returns `None` without a fleet.
     #[must_use]
     pub fn fence(&self) -> Option<RowFence> {
         let member = self.0.as_ref()?;
-        let (table, key) = SharedFleet::live_row(member.id);
+        let (table, key) = SharedFleet::liveness_row(member.id);
         Some(RowFence { table, key, value: Some(member.name.clone().into_bytes()) })
     }
 
     /// Returns the live members in ascending order, including this one; `[0]` without a fleet. A member that is not in
-    /// the list may still write until it is buried. So a process that takes over its work has to protect its commits
+    /// the list may still write until it is evicted. So a process that takes over its work has to protect its commits
     /// with a fence of its own.
     #[must_use]
     pub fn live_members(&self) -> Arc<[u32]> {
@@ -181,7 +181,7 @@ impl FleetMember {
     #[must_use]
     pub fn may_spend_leases(&self, now: Instant) -> bool {
         let Some(member) = &self.0 else { return true };
-        !member.buried.load(Ordering::Acquire) && member.term.lock().is_valid(member.elapsed(now))
+        !member.evicted.load(Ordering::Acquire) && member.term.lock().is_valid(member.elapsed(now))
     }
 
     /// Returns the figures of the membership; `None` without a fleet.
@@ -191,8 +191,8 @@ impl FleetMember {
         Some(FleetSnapshot {
             members: member.live.lock().len(),
             may_spend_leases: self.may_spend_leases(now),
-            is_buried: member.buried.load(Ordering::Acquire),
-            burials: member.burials.load(Ordering::Relaxed),
+            is_evicted: member.evicted.load(Ordering::Acquire),
+            evictions: member.evictions.load(Ordering::Relaxed),
             beat_duration: Duration::from_micros(member.beat_micros.load(Ordering::Relaxed)),
         })
     }
@@ -201,7 +201,7 @@ impl FleetMember {
     /// transaction. `sent` is the time before the call. Does nothing without a fleet. Blocks.
     ///
     /// # Errors
-    /// Returns `Buried` if other members buried this one, which is final, and the errors of the store.
+    /// Returns `Evicted` if other members evicted this one, which is final, and the errors of the store.
     pub fn write_heartbeat(
         &self,
         report: &MemberReport,
@@ -216,7 +216,7 @@ impl FleetMember {
         member.beat_micros.store(micros, Ordering::Relaxed);
         match &result {
             Ok(()) => member.term.lock().renew(member.elapsed(sent)),
-            Err(FleetError::Buried) => member.buried.store(true, Ordering::Release),
+            Err(FleetError::Evicted) => member.evicted.store(true, Ordering::Release),
             Err(FleetError::Store(_)) => member.observed.lock().reset(),
         }
         result
@@ -241,7 +241,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn read_heartbeats(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
+    pub fn refresh_members(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
         self.process_heartbeats(self.observe_members(&[])?, now)
     }
 
@@ -259,8 +259,8 @@ impl FleetMember {
         let (live, dead) = member.sort_peers(&observed.peers, member.elapsed(now));
         *member.live.lock() = live.clone();
         for peer in dead {
-            if member.fleet.bury(&peer).map_err(store_error)? {
-                member.burials.fetch_add(1, Ordering::Relaxed);
+            if member.fleet.evict(&peer).map_err(store_error)? {
+                member.evictions.fetch_add(1, Ordering::Relaxed);
             }
         }
         let is_other = |strand: u32| strand != member.id && live.contains(&strand);
@@ -276,7 +276,7 @@ impl FleetMember {
     /// Same as [`FleetMember::write_heartbeat`].
     pub fn draw_from_pool(&self, request: &PoolRequest) -> Result<i64, FleetError> {
         let Some(member) = &self.0 else { return Ok(request.wanted.max(0)) };
-        member.note_burial(member.fleet.draw(member.strand(), request))
+        member.record_eviction(member.fleet.draw_from_pool(member.strand(), request))
     }
 
     /// Draws a part of a budget for this member. Grants everything without a fleet. Blocks.
@@ -288,7 +288,7 @@ impl FleetMember {
             let (drawn, rest) = (request.wanted.max(0), request.limit);
             return Ok(BudgetDraw { drawn, unspent: request.limit, rest });
         };
-        member.note_burial(member.fleet.draw_budget(member.strand(), request))
+        member.record_eviction(member.fleet.draw_from_budget(member.strand(), request))
     }
 
     /// Returns for each budget, in the same order, true if the parts of all members exceed what is not spent of it at
@@ -313,10 +313,10 @@ impl FleetMember {
     /// Ends the membership properly: the leases return to their pools at once. Blocks.
     pub fn leave_fleet(&self) {
         let Some(member) = &self.0 else { return };
-        let Strand { id, beat } = *member.strand.lock();
-        member.buried.store(true, Ordering::Release);
-        // If this fails, the other members bury this member after `fleet.lease`.
-        member.fleet.bury(&PeerIncarnation { id, beat, name: Some(member.name.clone()) }).ok();
+        let Incarnation { id, beat } = *member.strand.lock();
+        member.evicted.store(true, Ordering::Release);
+        // If this fails, the other members evict this member after `fleet.lease`.
+        member.fleet.evict(&PeerIncarnation { id, beat, name: Some(member.name.clone()) }).ok();
     }
 }
 
@@ -333,14 +333,14 @@ impl SharedMember {
         now.saturating_duration_since(self.start)
     }
 
-    fn strand(&self) -> Strand {
+    fn strand(&self) -> Incarnation {
         *self.strand.lock()
     }
 
-    /// Records that other members buried this one if a draw says so.
-    fn note_burial<T>(&self, drawn: Result<T, FleetError>) -> Result<T, FleetError> {
-        if matches!(drawn, Err(FleetError::Buried)) {
-            self.buried.store(true, Ordering::Release);
+    /// Records that other members evicted this one if a draw says so.
+    fn record_eviction<T>(&self, drawn: Result<T, FleetError>) -> Result<T, FleetError> {
+        if matches!(drawn, Err(FleetError::Evicted)) {
+            self.evicted.store(true, Ordering::Release);
         }
         drawn
     }
@@ -351,7 +351,7 @@ impl SharedMember {
         Ok(())
     }
 
-    /// Returns the live members, and the dead members that have to be buried.
+    /// Returns the live members, and the dead members that have to be evicted.
     fn sort_peers(&self, peers: &[PeerIncarnation], now: Duration) -> (Arc<[u32]>, Vec<PeerIncarnation>) {
         let mut observed = self.observed.lock();
         let silent = observed.claims.observe(self.id, peers, now);
@@ -359,8 +359,8 @@ impl SharedMember {
         let is_silent = |peer: &PeerIncarnation| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
-        // If this member was buried meanwhile, it is not added.
-        if !self.buried.load(Ordering::Acquire) && !live.contains(&self.id) {
+        // If this member was evicted meanwhile, it is not added.
+        if !self.evicted.load(Ordering::Acquire) && !live.contains(&self.id) {
             live.push(self.id);
         }
         live.sort_unstable();
@@ -379,8 +379,8 @@ pub fn pool_credit_operations(changes: &[PoolAmount]) -> Transaction {
 fn store_error(error: FleetError) -> StoreError {
     match error {
         FleetError::Store(error) => error,
-        // Only heartbeats and draws return the error `Buried`.
-        FleetError::Buried => StoreError::Guard { step: 0 },
+        // Only heartbeats and draws return the error `Evicted`.
+        FleetError::Evicted => StoreError::Guard { step: 0 },
     }
 }
 

@@ -1,5 +1,5 @@
 //! Heartbeats from the time at which a process joins until its background tasks send them: a start may take long, and
-//! the other members must not bury this one meanwhile. A command that uses the store needs these heartbeats for as long
+//! the other members must not evict this one meanwhile. A command that uses the store needs these heartbeats for as long
 //! as it runs.
 
 use super::FleetMember;
@@ -28,20 +28,21 @@ impl FleetMember {
     }
 }
 
-/// Sends heartbeats until the background tasks do, the member is buried, or the member is dropped.
+/// Sends heartbeats until the background tasks do, the member is evicted, or the member is dropped.
 fn send_heartbeats(member: &Weak<FleetMember>) {
     loop {
         std::thread::sleep(INTERVAL);
         let Some(fleet) = member.upgrade() else { return };
         let Some(shared) = &fleet.0 else { return };
-        let is_over = || shared.has_reported.load(Ordering::Acquire) || shared.buried.load(Ordering::Acquire);
+        let is_over =
+            || shared.has_reported.load(Ordering::Acquire) || shared.evicted.load(Ordering::Acquire);
         if is_over() {
             return;
         }
         let sent = Instant::now();
         match shared.heartbeat(HeartbeatReport::default()) {
             Ok(()) => shared.term.lock().renew(shared.elapsed(sent)),
-            Err(FleetError::Buried) => shared.buried.store(true, Ordering::Release),
+            Err(FleetError::Evicted) => shared.evicted.store(true, Ordering::Release),
             // The next heartbeat shows if the store answers again.
             Err(FleetError::Store(_)) => {}
         }

@@ -36,17 +36,17 @@ fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent
     let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
     let at = |seconds| start + Duration::from_secs(seconds);
-    first.read_heartbeats(at(1)).unwrap();
+    first.refresh_members(at(1)).unwrap();
     assert_eq!((first.live_members(), second.live_members()), (Arc::from([1, 2]), Arc::from([1, 2])));
     assert!(first.is_leader() && !second.is_leader());
     for seconds in 1..=30 {
         beat(&second, at(seconds));
-        second.read_heartbeats(at(seconds)).unwrap();
+        second.refresh_members(at(seconds)).unwrap();
     }
     assert!(second.is_leader(), "{:?}", second.live_members());
     assert!(first.fence().is_some_and(|fence| store.get(fence.table, &fence.key).unwrap() == fence.value));
     beat(&first, at(31));
-    second.read_heartbeats(at(31)).unwrap();
+    second.refresh_members(at(31)).unwrap();
     assert!(!second.is_leader(), "the first was only slow");
 }
 
@@ -61,15 +61,15 @@ fn a_buried_member_learns_it_from_its_next_heartbeat_and_its_credits_return() {
     assert_eq!(first.leased_amounts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
     let fleet = SharedFleet::new(store.clone());
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(800));
-    second.read_heartbeats(start + Duration::from_secs(1)).unwrap();
-    second.read_heartbeats(start + Duration::from_secs(602)).unwrap();
+    second.refresh_members(start + Duration::from_secs(1)).unwrap();
+    second.refresh_members(start + Duration::from_secs(602)).unwrap();
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(1_000));
     let fence = first.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
     assert!(first.may_spend_leases(start));
-    assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Buried));
+    assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Evicted));
     assert!(!first.may_spend_leases(start));
-    assert_eq!(second.snapshot(start).map(|figures| (figures.burials, figures.members)), Some((1, 1)));
+    assert_eq!(second.snapshot(start).map(|figures| (figures.evictions, figures.members)), Some((1, 1)));
 }
 
 #[test]
@@ -86,12 +86,12 @@ fn a_lease_ends_before_others_may_bury_the_member() {
 #[test]
 fn a_process_continues_the_membership_of_its_folder_and_a_departed_one_is_gone() {
     let (store, folders) = (open_in_memory(), folders());
-    let before = folders.join(&store, "1").strand();
-    assert_eq!(folders.join(&store, "1").strand(), before, "a crash");
+    let before = folders.join(&store, "1").member_number();
+    assert_eq!(folders.join(&store, "1").member_number(), before, "a crash");
     let member = folders.join(&store, "1");
     beat(&member, Instant::now());
     member.leave_fleet();
-    assert_ne!(folders.join(&store, "1").strand(), before);
+    assert_ne!(folders.join(&store, "1").member_number(), before);
     let fence = member.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
 }
@@ -103,8 +103,8 @@ fn reports_reach_the_other_members_only() {
     let report =
         MemberReport { process_number: 9, config_version: "c".to_owned(), ..MemberReport::default() };
     first.write_heartbeat(&report, Vec::new(), Instant::now()).unwrap();
-    assert_eq!(second.read_heartbeats(Instant::now()).unwrap(), [(first.strand(), report)]);
-    assert_eq!(first.read_heartbeats(Instant::now()).unwrap(), []);
+    assert_eq!(second.refresh_members(Instant::now()).unwrap(), [(first.member_number(), report)]);
+    assert_eq!(first.refresh_members(Instant::now()).unwrap(), []);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn pools_are_filled_from_balances_once_and_removed_by_a_gateway_that_is_alone() 
     balance(400);
     folders.join(&store, "2");
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(500), "the pools agree while there is a fleet");
-    fleet.dissolve().unwrap();
+    fleet.remove_fleet_rows().unwrap();
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(0));
     folders.join(&store, "3");
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(400));
@@ -141,10 +141,10 @@ fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
 #[test]
 fn a_folder_continues_its_strand_only_under_the_names_that_it_knows() {
     let (store, folders) = (open_in_memory(), folders());
-    let first = folders.join(&store, "1").strand();
-    assert_eq!(folders.join(&store, "1").strand(), first, "its own");
+    let first = folders.join(&store, "1").member_number();
+    assert_eq!(folders.join(&store, "1").member_number(), first, "its own");
     // A database that lost commits has given the number to another process.
-    let live = SharedFleet::live_row(first);
+    let live = SharedFleet::liveness_row(first);
     store.apply(Transaction::new().put(live.0, live.1, "another")).unwrap();
-    assert_ne!(folders.join(&store, "1").strand(), first);
+    assert_ne!(folders.join(&store, "1").member_number(), first);
 }

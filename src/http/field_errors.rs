@@ -49,7 +49,10 @@ impl FieldErrors {
 ///
 /// # Errors
 /// Returns one refusal with all errors.
-pub fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), ApiError> {
+pub fn combine_results<A, B>(
+    one: Result<A, ApiError>,
+    other: Result<B, ApiError>,
+) -> Result<(A, B), ApiError> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),
         (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
@@ -106,8 +109,8 @@ mod tests {
         assert_eq!(invalid_fields(&refusal), [("a".to_owned(), "a is invalid.".to_owned())]);
         assert!(FieldErrors::default().finish().is_ok());
         let invalid = |name: &str| Err::<u8, _>(ApiError::invalid(name, format!("{name} is invalid.")));
-        assert_eq!(both(Ok(1), Ok(2)).unwrap(), (1, 2));
-        assert_eq!(invalid_fields(&both(invalid("a"), Ok(2)).unwrap_err()).len(), 1);
-        assert_eq!(invalid_fields(&both(invalid("a"), invalid("b")).unwrap_err()).len(), 2);
+        assert_eq!(combine_results(Ok(1), Ok(2)).unwrap(), (1, 2));
+        assert_eq!(invalid_fields(&combine_results(invalid("a"), Ok(2)).unwrap_err()).len(), 1);
+        assert_eq!(invalid_fields(&combine_results(invalid("a"), invalid("b")).unwrap_err()).len(), 2);
     }
 }

@@ -20,7 +20,7 @@ pub enum ConnectionReuse {
     End,
     /// The connection ends after a response to a timeout: a client that was too slow gets little time to read the
     /// response.
-    Late,
+    EndAfterTimeout,
     /// The connection ends without a complete response.
-    Cut,
+    Abort,
 }

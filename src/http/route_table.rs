@@ -38,7 +38,7 @@ pub enum RouteError {
 ///
 /// # Errors
 /// Returns the reason if no route matches.
-pub fn find<'p, R: Route>(
+pub fn find_route<'p, R: Route>(
     routes: impl Iterator<Item = R> + Clone,
     method: &Method,
     path: &'p str,
@@ -105,7 +105,7 @@ mod tests {
     ];
 
     fn found(method: &Method, path: &str) -> Result<(&'static str, String), RouteError> {
-        find(ROUTES.iter(), method, path).map(|(route, text)| (route.path(), text.to_owned()))
+        find_route(ROUTES.iter(), method, path).map(|(route, text)| (route.path(), text.to_owned()))
     }
 
     #[test]

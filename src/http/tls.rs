@@ -39,7 +39,7 @@ impl TlsConfig {
         let builder = match &https.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let roots = Arc::new(read_roots(path)?);
+                let roots = Arc::new(read_root_certificates(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match https.client_certificate {
                     ClientCertificatePolicy::Required => verifier,
@@ -90,7 +90,7 @@ fn listeners(settings: &Settings) -> [ListenerSettings<'_>; 2] {
 ///
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
-pub fn from_settings(settings: &Settings) -> Result<ListenerTls, String> {
+pub fn load_listener_tls(settings: &Settings) -> Result<ListenerTls, String> {
     let [public, dashboard] = listeners(settings).map(|ListenerSettings { key, tls, protocols }| {
         let read = |tls| TlsConfig::from_files(tls, protocols).map_err(|why| format!("{key}: {why}"));
         tls.map(read).transpose().map(|loaded| loaded.map(Arc::new))
@@ -103,7 +103,7 @@ pub fn from_settings(settings: &Settings) -> Result<ListenerTls, String> {
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.
-pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
+pub fn check_certificate_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<String>> {
     let (mut warnings, mut mistakes) = (Vec::new(), Vec::new());
     let mut warn_if_expired = |setting: &str, path: &Path, expires: Option<i64>| {
         if let Some(end) = expires.and_then(|end| u64::try_from(end).ok()).filter(|end| *end <= now) {
@@ -114,7 +114,7 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
     for ListenerSettings { key: setting, tls, protocols } in listeners(settings) {
         let Some(https) = tls else { continue };
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
-        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
+        let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_root_certificates(ca).map(drop));
         // A complete TLS configuration can be built only from valid files.
         let complete = if own.is_ok() && clients.is_ok() {
             TlsConfig::from_files(https, protocols).map(drop)
@@ -128,13 +128,13 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
         mistakes.extend(errors.map(|why| format!("{setting}: {why}")));
     }
     if let Some(Err(why)) =
-        settings.console.openid.as_ref().and_then(|openid| openid.ca.as_deref()).map(read_roots)
+        settings.console.openid.as_ref().and_then(|openid| openid.ca.as_deref()).map(read_root_certificates)
     {
         mistakes.push(format!("console.oidc.ca: {why}"));
     }
     for provider in &settings.providers {
         let setting = |key: &str| format!("providers.{}.{key}", provider.id);
-        if let Some(Err(why)) = provider.ca.as_deref().map(read_roots) {
+        if let Some(Err(why)) = provider.ca.as_deref().map(read_root_certificates) {
             mistakes.push(format!("{}: {why}", setting("ca")));
         }
         if let Some((certificate, key)) = &provider.client {
@@ -194,7 +194,7 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
-pub fn read_roots(path: &Path) -> Result<RootCertStore, String> {
+pub fn read_root_certificates(path: &Path) -> Result<RootCertStore, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{} cannot be used: {why}.", path.display());
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {

@@ -75,7 +75,7 @@ impl AdmissionControl {
     /// Changes the limits; requests that were admitted remain admitted.
     pub fn configure(self: &Arc<Self>, settings: &settings::OverloadSettings) {
         let mut crowd = self.queue.lock();
-        crowd.configure(admission_capacity(settings));
+        crowd.set_capacity(admission_capacity(settings));
         self.wake_waiters(crowd);
     }
 
@@ -99,7 +99,7 @@ impl AdmissionControl {
                 );
             }
             let (hand, waiter) = oneshot::channel();
-            match crowd.join(whose, bytes, hand) {
+            match crowd.enqueue(whose, bytes, hand) {
                 QueueOutcome::Full => return (Err(self.refuse(ShedReason::QueueFull)), None),
                 QueueOutcome::Waiting(number, gone) => {
                     drop(crowd);
@@ -138,7 +138,7 @@ impl AdmissionControl {
         AdmissionSnapshot {
             requests: crowd.in_flight(),
             bytes: crowd.bytes_in_flight(),
-            waiting: crowd.queued(),
+            waiting: crowd.queued_count(),
         }
     }
 
@@ -170,7 +170,7 @@ impl AdmissionControl {
         self: &Arc<Self>,
         mut crowd: MutexGuard<'_, AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
     ) {
-        if crowd.queued() == 0 {
+        if crowd.queued_count() == 0 {
             return;
         }
         let mut handed = Vec::new();
@@ -195,7 +195,7 @@ impl AdmissionPermit {
     /// # Errors
     /// Returns 503 if the other requests hold too many bytes.
     pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
-        if !self.admission.queue.lock().try_grow(bytes) {
+        if !self.admission.queue.lock().try_add_bytes(bytes) {
             return Err(self.admission.refuse(ShedReason::Bytes));
         }
         self.bytes += bytes;
@@ -214,7 +214,7 @@ impl Drop for AdmissionPermit {
         let mut crowd = self.admission.queue.lock();
         match &self.account {
             Some(whose) => crowd.release(whose, self.bytes),
-            None => crowd.shrink(self.bytes),
+            None => crowd.release_bytes(self.bytes),
         }
         self.admission.wake_waiters(crowd);
     }

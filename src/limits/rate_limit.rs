@@ -129,7 +129,7 @@ pub struct UsageProfile {
 }
 
 /// Counts a charge that another process made in the budgets of the key and its account.
-pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: ProcessClock) {
+pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits, clock: ProcessClock) {
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(principal);
     for inner in [&mut *account, &mut *key] {
@@ -217,7 +217,7 @@ impl KeyLimitReservation {
         let now = self.clock.calendar_now();
         let (mut account, mut key) = lock_meters(&self.principal);
         if tracks_output_length(&key.limits) || tracks_output_length(&account.limits) {
-            key.meter.record_output(used.output);
+            key.meter.record_output_length(used.output);
         }
         let LimiterState { limits, meter, .. } = &mut *key;
         meter.settle(held.key, limits, used, now);
@@ -232,9 +232,9 @@ impl Drop for KeyLimitReservation {
         let now = self.clock.calendar_now();
         let (mut account, mut key) = lock_meters(&self.principal);
         let LimiterState { limits, meter, .. } = &mut *key;
-        meter.void(held.key, limits, now);
+        meter.void_reservation(held.key, limits, now);
         let LimiterState { limits, meter, .. } = &mut *account;
-        meter.void(held.account, limits, now);
+        meter.void_reservation(held.account, limits, now);
     }
 }
 

@@ -32,7 +32,7 @@ impl StreamPermits {
     /// which to retry.
     pub fn acquire(self: &Arc<Self>, account: &Arc<str>) -> Result<StreamPermit, ApiError> {
         let mut open = self.0.lock();
-        if open.of_account(account) >= MAX_ACCOUNT_STREAMS {
+        if open.account_count(account) >= MAX_ACCOUNT_STREAMS {
             return Err(too_many_streams());
         }
         if open.total() >= MAX_STREAMS {

@@ -82,7 +82,7 @@ impl TokenizerPermits {
 
     /// Returns the number of running counts, and of waiting ones.
     #[must_use]
-    pub fn running_and_waiting(&self) -> (usize, usize) {
+    pub fn running_and_waiting_counts(&self) -> (usize, usize) {
         let queue = self.0.lock();
         (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
@@ -106,7 +106,7 @@ impl TokenizerPermits {
             }
             let (number, gone) = match wait {
                 None => (queue.enqueue_line(account.clone(), sender), None),
-                Some(_) => match queue.requests.join(account, sender, most) {
+                Some(_) => match queue.requests.enqueue(account, sender, most) {
                     EnqueueOutcome::Full => return Err(ShedReason::QueueFull),
                     EnqueueOutcome::Waiting(number, gone) => (number, gone),
                 },
@@ -226,7 +226,7 @@ mod tests {
     }
 
     async fn until_waiting(permits: &Arc<TokenizerPermits>, count: usize) {
-        while permits.running_and_waiting().1 != count {
+        while permits.running_and_waiting_counts().1 != count {
             tokio::task::yield_now().await;
         }
     }
@@ -245,13 +245,13 @@ mod tests {
         drop(first);
         drop(own.remove(0).await.unwrap().unwrap());
         let theirs = theirs.await.unwrap().unwrap();
-        assert_eq!(permits.running_and_waiting(), (1, 9), "one of its own was before it, not ten");
+        assert_eq!(permits.running_and_waiting_counts(), (1, 9), "one of its own was before it, not ten");
         // The count takes longer than they wait.
         for one in own {
             assert_eq!(one.await.unwrap().err(), Some(ShedReason::GatewayTimeout));
         }
         drop(theirs);
-        assert_eq!(permits.running_and_waiting(), (0, 0));
+        assert_eq!(permits.running_and_waiting_counts(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -262,14 +262,14 @@ mod tests {
         let line = wanted(&permits, "busy", None);
         until_waiting(&permits, 2).await;
         let theirs = permits.acquire(&account("other"), 100, WAIT).await.unwrap();
-        assert_eq!(permits.running_and_waiting(), (2, 2), "two of three are taken");
+        assert_eq!(permits.running_and_waiting_counts(), (2, 2), "two of three are taken");
         drop(first);
         let second = second.await.unwrap().unwrap();
         assert!(!line.is_finished(), "lines wait behind requests");
         drop(second);
         let line = line.await.unwrap().unwrap();
         drop((line, theirs));
-        assert_eq!(permits.running_and_waiting(), (0, 0));
+        assert_eq!(permits.running_and_waiting_counts(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -284,7 +284,7 @@ mod tests {
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());
-        assert_eq!(permits.running_and_waiting(), (0, 0));
+        assert_eq!(permits.running_and_waiting_counts(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -296,7 +296,7 @@ mod tests {
         permits.configure(3);
         let (second, third) = (second.await.unwrap().unwrap(), third.await.unwrap().unwrap());
         permits.configure(1);
-        assert_eq!(permits.running_and_waiting(), (3, 0));
+        assert_eq!(permits.running_and_waiting_counts(), (3, 0));
         drop((first, second));
         assert_eq!(
             permits.acquire(&account("d"), 0, WAIT).await.err(),

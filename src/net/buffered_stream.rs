@@ -56,7 +56,7 @@ impl BufferedSocket {
     ///
     /// # Errors
     /// Returns an error if the provider is gone.
-    pub fn to_provider(connected: TcpStream, patience: Duration) -> Result<Self> {
+    pub fn for_provider(connected: TcpStream, patience: Duration) -> Result<Self> {
         connected.set_nodelay(true)?;
         let writer = BufWriter::with_capacity(0, connected);
         Ok(Self {

@@ -31,7 +31,7 @@ impl Lifecycle {
     }
 
     /// Starts draining: from now on the process is not ready, and accepts no new connection.
-    pub fn drain(&self) {
+    pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Release);
     }
 

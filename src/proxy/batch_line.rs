@@ -41,11 +41,11 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
-    let line = LineDownstream::of_batch(ask.principal, ask.cancel, ask.class);
+    let line = LineDownstream::for_batch(ask.principal, ask.cancel, ask.class);
     // A batch cancels its lines itself, so the line gets a shutdown signal that never fires instead of that of the
     // listeners.
     let (_stop, stopping) = watch::channel(false);
-    if let Ok(session) = InProcessSession::start(line.clone(), ask.path, ask.body) {
+    if let Ok(session) = InProcessSession::for_line(line.clone(), ask.path, ask.body) {
         proxy.process_new_http(session, &stopping).await;
     }
     let report = line.take_report().unwrap_or_else(|| LineReport {
@@ -73,7 +73,7 @@ pub(crate) fn refusal_after_close(
 ) -> Option<ApiError> {
     if line.is_cancelled() {
         None
-    } else if line.was_recalled() {
+    } else if line.was_permit_recalled() {
         Some(ApiError::new(ErrorCode::Unavailable).with_retry_after(1))
     } else if !state.principal.is_valid_at(now) {
         Some(ApiError::new(ErrorCode::InvalidKey))
@@ -93,7 +93,11 @@ pub(crate) enum LineCompletion<'a> {
 }
 
 /// Reports the end of a line to the batch. If the line released its permit, this is also recorded in its access record.
-pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outcome: &LineCompletion<'_>) {
+pub(crate) fn report_line_end(
+    line: &LineDownstream,
+    state: &mut ExchangeState,
+    outcome: &LineCompletion<'_>,
+) {
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
     let ending = match outcome {
@@ -102,7 +106,7 @@ pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outc
         LineCompletion::Refused(refusal) if refusal.caused_by_in_flight => LineDisposition::FundsHeld,
         LineCompletion::Refused(refusal) => match retry_delay(refusal) {
             None => LineDisposition::Final,
-            Some(pause) if line.was_recalled() || without_permit => LineDisposition::Yielded(pause),
+            Some(pause) if line.was_permit_recalled() || without_permit => LineDisposition::Yielded(pause),
             Some(pause) => LineDisposition::Retry(pause),
         },
     };

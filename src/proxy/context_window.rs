@@ -5,7 +5,7 @@
 mod prompts;
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
-use crate::upstream::count_queue::INLINE_COUNT_BYTES;
+use crate::upstream::count_queue::MAX_INLINE_COUNT_BYTES;
 pub use crate::upstream::count_queue::TokenCountContext;
 
 use crate::upstream::config_snapshot::ModelState;
@@ -98,7 +98,7 @@ async fn check_texts(
 /// a tokenizer, only token ids are.
 fn is_count_quick(model: &ModelState, ask: &InferenceRequest) -> Option<bool> {
     if model.model.tokenizer.is_some() {
-        return Some(ask.body.len() <= INLINE_COUNT_BYTES);
+        return Some(ask.body.len() <= MAX_INLINE_COUNT_BYTES);
     }
     let has_ids = |values: &[Bytes]| values.iter().any(|value| value.starts_with(b"["));
     match &ask.task {
@@ -187,7 +187,7 @@ async fn check_conversation(
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
-    let wanted = offers().filter_map(|offer| requested_output(ask, offer)).max();
+    let wanted = offers().filter_map(|offer| requested_output_tokens(ask, offer)).max();
     let bound = max_prompt_tokens(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
@@ -210,7 +210,7 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
     if minimum_tokens(count).saturating_add(least_output) > window {
         return WindowFit::TooLong;
     }
-    match requested_output(ask, offer)
+    match requested_output_tokens(ask, offer)
         .and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?)))
     {
         Some((wanted, budget)) if budget.left < wanted => WindowFit::Truncated,
@@ -229,7 +229,7 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 
 /// Returns the maximum number of tokens of the answer that is sent to an offer, if any: the client's number, or the
 /// default that the dialect of the offer requires.
-pub fn requested_output(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
+pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
     let requires_cap =
         || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
@@ -349,7 +349,7 @@ async fn count_conversation(
     count: impl FnOnce(PromptConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
     let (body, form) = (ask.body.clone(), ask.dialect.request_form());
-    let quick = body.len() <= INLINE_COUNT_BYTES;
+    let quick = body.len() <= MAX_INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
         if !PromptConversation::fits_parser_limit(&body) {
             return Ok(None);

@@ -218,8 +218,8 @@ impl Downstream<'_> {
 
     /// Returns the signal that asks a batch line to release its permit to an interactive request.
     #[must_use]
-    pub fn recall_token(&self) -> Option<CancellationToken> {
-        self.batch_line().and_then(|line| line.recall_token())
+    pub fn permit_recall_token(&self) -> Option<CancellationToken> {
+        self.batch_line().and_then(|line| line.permit_recall_token())
     }
 
     /// Sends `100 Continue`. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).

@@ -2,7 +2,7 @@
 //! the offers that cannot serve the request, each with its reason. It uses the checks and the scores of real requests.
 
 use crate::proxy::context_window::WindowFit;
-use crate::proxy::failover::{expected_output, fit_of, missing_ability};
+use crate::proxy::failover::{estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
 use penstock_core::{ApiError, InferenceRequest, OfferFilter};
@@ -96,12 +96,12 @@ pub fn explain_routes(
     has_permission: bool,
     moment: SelectionTime,
 ) -> RouteExplanation {
-    let output_tokens = expected_output(live, model, ask, moment.steady);
+    let output_tokens = expected_output_tokens(live, model, ask, moment.steady);
     let count = TokenCount { tokens: prompt_tokens, method: CountMethod::Exact };
     let constrained = has_engine_constraint(ask);
     let (mut able, mut excluded) = (Vec::new(), Vec::new());
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-        let fit = fit_of(Some(count), offer, ask);
+        let fit = estimated_window_fit(Some(count), offer, ask);
         match exclusion(offer, ask, (has_permission, constrained), flavor.is_low_priority(), moment) {
             Some(reason) => excluded.push((offer.clone(), reason)),
             None => able.push(AbleOffer {
@@ -133,17 +133,17 @@ fn exclusion(
     if !has_permission {
         return Some(ExclusionReason::KeyPolicy);
     }
-    if let Some(refusal) = missing_ability(offer, ask, constrained, moment) {
+    if let Some(refusal) = unsupported_by_offer_error(offer, ask, constrained, moment) {
         return Some(ExclusionReason::Capability(refusal));
     }
     let filters = ask.filters.as_ref()?;
-    let facts = offer.filter_facts(moment, is_batch);
+    let facts = offer.offer_properties(moment, is_batch);
     let unmet = OfferFilter::ALL.into_iter().filter(|filter| !filters.allows(*filter, &facts));
     Some(unmet.collect::<Vec<_>>()).filter(|unmet| !unmet.is_empty()).map(ExclusionReason::Filters)
 }
 
 fn has_unmeasured_speed(offer: &OfferState, ask: &InferenceRequest, moment: SelectionTime) -> bool {
-    let facts = offer.filter_facts(moment, false);
+    let facts = offer.offer_properties(moment, false);
     ask.filters.as_ref().is_some_and(|filters| filters.allows_only_unmeasured_speed(&facts))
 }
 

@@ -25,7 +25,7 @@ mod zero_tokens;
 pub use admit::AdmitRequest;
 pub use annotate::Annotate;
 pub use authenticate::Authenticate;
-pub use candidates::{SelectCandidates, find_model, model_for_request, unknown_model};
+pub use candidates::{SelectCandidates, find_model, model_for_request, unknown_model_error};
 pub use limit::ReserveLimits;
 pub use meter::Meter;
 pub use parse::Parse;

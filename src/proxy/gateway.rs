@@ -113,7 +113,7 @@ impl ProxyHttp for Gateway {
             ctx.origin = session.req_header_mut().extensions_mut().remove();
         }
         if let Some(RequestOrigin::Http1(connection)) = &ctx.origin {
-            connection.admit();
+            connection.set_admitted();
         }
         let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
         let mut exchange = ctx.exchange(session);
@@ -149,7 +149,7 @@ impl ProxyHttp for Gateway {
         let line = exchange.caller.batch_line().cloned();
         match served {
             Ok(WriteOutcome::Complete) => {
-                let after = exchange.connection_action(WriteOutcome::Complete);
+                let after = exchange.connection_reuse(WriteOutcome::Complete);
                 ctx.set_outcome(WriteOutcome::Complete, after);
                 Ok(true)
             }
@@ -209,7 +209,7 @@ impl ProxyHttp for Gateway {
             let refusal = ctx.refusal.clone().unwrap_or_else(|| ApiError::new(ErrorCode::Internal));
             let mut exchange = ctx.exchange(session.as_downstream_mut());
             let ended = exchange.write_error(&refusal).await;
-            let after = exchange.connection_action(ended);
+            let after = exchange.connection_reuse(ended);
             ctx.set_outcome(ended, after);
         }
         let written = ctx.write_outcome == Some(WriteOutcome::Complete);
@@ -233,7 +233,7 @@ impl ProxyHttp for Gateway {
                     None if left => LineCompletion::Cancelled,
                     None => LineCompletion::Answered,
                 };
-                batch_line::report_line(line, &mut ctx.state, &outcome);
+                batch_line::report_line_end(line, &mut ctx.state, &outcome);
             }
             Some(RequestOrigin::Local(_)) => {}
             Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),

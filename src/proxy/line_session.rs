@@ -55,7 +55,7 @@ impl InProcessSession {
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
-    pub fn start(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
+    pub fn for_line(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
         Self::post(RequestOrigin::Line(line.clone()), ResponseSink::Line(line), path, body)
     }
 
@@ -63,7 +63,7 @@ impl InProcessSession {
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
-    pub fn start_local(local: Arc<PageRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
+    pub fn for_page_request(local: Arc<PageRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
         Self::post(RequestOrigin::Local(local.clone()), ResponseSink::Local(local), path, body)
     }
 

@@ -119,7 +119,7 @@ impl PageRequestExecutor {
         let cancel = CancellationToken::new();
         let _cancelled_on_drop = cancel.clone().drop_guard();
         let local = PageRequest::new(principal.clone(), cancel.clone());
-        let session = InProcessSession::start_local(local.clone(), CHAT_PATH, body);
+        let session = InProcessSession::for_page_request(local.clone(), CHAT_PATH, body);
         let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
         let (proxy, owner) = (self.proxy.clone(), app.clone());
         // The exchange runs in its own task, so that it ends with its record and its charge even if this future is
@@ -156,6 +156,6 @@ impl PageRequestExecutor {
     ) -> std::result::Result<RequestQuote, ApiError> {
         let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
         let local = PageRequest::new(principal, CancellationToken::new());
-        quote::quote(&app, local, CHAT_PATH, body).await
+        quote::compute_quote(&app, local, CHAT_PATH, body).await
     }
 }

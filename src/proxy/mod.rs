@@ -35,7 +35,7 @@ use std::sync::{Arc, Weak};
 pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 
 /// Starts Pingora's proxy, and installs it as the executor of batch lines.
-pub fn install(app: &Arc<AppState>) -> GatewayProxy {
+pub fn start_proxy(app: &Arc<AppState>) -> GatewayProxy {
     let proxy = start(Arc::downgrade(app));
     let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(app), proxy.clone());
     app.batch_context.executor.set(Arc::new(executor)).ok();

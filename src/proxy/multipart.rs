@@ -37,7 +37,7 @@ impl Exchange<'_> {
         mut upload: TranscriptionUpload,
         cap: usize,
     ) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
-        let mut spool = self.app.spools.open();
+        let mut spool = self.app.spools.new_spool();
         let mut sound = Vec::new();
         while let Some(piece) = self.next_chunk(cap).await? {
             upload.push(piece, &mut sound)?;
@@ -46,7 +46,7 @@ impl Exchange<'_> {
             }
         }
         let (model, task) = upload.end()?;
-        let sound = spool.seal().await.map_err(|error| disk_error(&error))?;
+        let sound = spool.finish().await.map_err(|error| disk_error(&error))?;
         Ok((model, InferenceTask::Transcribe(task), sound))
     }
 

@@ -8,8 +8,8 @@ use super::filters::{
     InferenceContext, Parse, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
 };
 use super::{InProcessSession, PageRequest, RequestOrigin};
-use crate::billing::ReserveRequest;
-use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat};
+use crate::billing::ReserveAmounts;
+use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat_request};
 use crate::state::AppState;
 use crate::upstream::pricing::ChargeTerms;
 use bytes::Bytes;
@@ -34,20 +34,20 @@ pub struct RequestQuote {
     /// Expected number of output tokens.
     pub output_tokens: u64,
     /// Reservation that the request would need: its highest possible charge.
-    pub highest: ReserveRequest,
+    pub highest: ReserveAmounts,
 }
 
 /// Computes the quote of a request to `path`.
 ///
 /// # Errors
 /// Returns the refusal of the key, or the refusal of a filter.
-pub(super) async fn quote(
+pub(super) async fn compute_quote(
     app: &Arc<AppState>,
     local: Arc<PageRequest>,
     path: &str,
     body: Bytes,
 ) -> Result<RequestQuote, ApiError> {
-    let session = InProcessSession::start_local(local.clone(), path, Bytes::new());
+    let session = InProcessSession::for_page_request(local.clone(), path, Bytes::new());
     let mut session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
     let mut state = ExchangeState::new(app);
     state.principal = local.principal().clone();
@@ -55,7 +55,7 @@ pub(super) async fn quote(
     state.principal.require_scope(ChatCompletions.scope())?;
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
-    let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat));
+    let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat_request));
     // No filter of a quote ends the request early, and no client can disconnect, so the result is not used.
     let _ = QuoteFilters::check(&mut request).await?;
     let InferenceContext { exchange, ask: Some(ask), candidates: Some(chosen), received_at, .. } = request
@@ -75,7 +75,7 @@ fn price(
     let first = chosen.entries.first().and_then(|entry| x.config.offers.get(entry.offer));
     let offer = first.ok_or_else(|| chosen.unavailable_error())?;
     let settings = &x.config.settings;
-    let output_tokens = chosen.expected_output(&x.config, ask, x.app.clock.steady_now());
+    let output_tokens = chosen.expected_output_tokens(&x.config, ask, x.app.clock.steady_now());
     let usage = TokenUsage { output: output_tokens, ..ask.estimate_unreported_usage(0) };
     let is_by_energy = offer.pricing.is_priced_by_energy(at);
     let terms = ChargeTerms {

@@ -50,7 +50,7 @@ pub(super) async fn refuse_head(
 }
 
 /// Records an HTTP/2 request that the h2 library rejected as malformed; its head is unknown.
-pub(super) fn record_malformed(server: &PublicServer) {
+pub(super) fn record_malformed_request(server: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let message = "The request's head is not valid HTTP/2.";
     record.record_refusal(&ApiError::with_message(ErrorCode::InvalidRequest, message));
@@ -59,7 +59,7 @@ pub(super) fn record_malformed(server: &PublicServer) {
 }
 
 /// Returns the dialect of the error response, from the path of the request target.
-pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
+pub(super) fn error_dialect_of_head(head: &[u8]) -> Dialect {
     endpoint::error_dialect(
         request_target(head).split('?').next().unwrap_or_default(),
         DialectHeaders::Absent,

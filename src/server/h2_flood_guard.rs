@@ -88,7 +88,7 @@ impl FloodGuardStream {
             self.sent.push(part, |head| faulty += usize::from(head.error_code == Some(PROTOCOL_ERROR)));
         }
         if faulty > 0 {
-            self.streams.add_faulty(faulty);
+            self.streams.count_faulty_streams(faulty);
         }
     }
 

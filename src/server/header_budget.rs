@@ -42,7 +42,7 @@ impl Drop for HeaderReservation {
 
 /// Returns the limit on the bytes of additional heads: the largest head for each request that may be active or queued.
 /// A head of usual size costs less than half of that, so active and queued requests always fit.
-pub(super) fn budget_limit(settings: &Settings) -> usize {
+pub(super) fn header_budget_limit(settings: &Settings) -> usize {
     let requests = settings.overload.requests.saturating_add(settings.overload.queue);
     requests.saturating_mul(settings.limits.head)
 }

@@ -38,7 +38,11 @@ enum HeadRead {
     Closed,
 }
 
-pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
+pub(super) async fn serve_connection(
+    server: &Arc<PublicServer>,
+    mut stream: Stream,
+    mut stop: ShutdownWatch,
+) {
     let connection = Http1ConnectionState::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
@@ -51,14 +55,19 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
                 return bad_request::refuse_head(
                     server,
                     stream,
-                    bad_request::dialect_of_path(&buffer),
+                    bad_request::error_dialect_of_head(&buffer),
                     Some(error),
                 )
                 .await;
             }
             HeadRead::Late => {
-                return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&buffer), None)
-                    .await;
+                return bad_request::refuse_head(
+                    server,
+                    stream,
+                    bad_request::error_dialect_of_head(&buffer),
+                    None,
+                )
+                .await;
             }
         };
         let start = request_start(&buffer);
@@ -69,16 +78,21 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
         stream = returned.stream;
         if !connection.take_admitted() {
             let error = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return bad_request::refuse_head(server, stream, bad_request::dialect_of_path(&start), error)
-                .await;
+            return bad_request::refuse_head(
+                server,
+                stream,
+                bad_request::error_dialect_of_head(&start),
+                error,
+            )
+            .await;
         }
         match after {
             // The response lacks the end that its framing requires, so the client notices that it was cut. Only a
             // response to HTTP/1.0 in clear text has no such end.
-            ConnectionReuse::Cut => return,
+            ConnectionReuse::Abort => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.prefetched.is_empty() => return stream.shutdown().await,
-            _ => return linger_close(stream, after == ConnectionReuse::Late).await,
+            _ => return linger_close(stream, after == ConnectionReuse::EndAfterTimeout).await,
         }
         buffer = returned.prefetched;
         reused = true;

@@ -84,7 +84,7 @@ impl StreamCounts {
     }
 
     /// Counts streams that the gateway reset because the client violated the protocol.
-    pub(super) fn add_faulty(&self, count: usize) {
+    pub(super) fn count_faulty_streams(&self, count: usize) {
         self.faulty.fetch_add(count, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
@@ -149,7 +149,7 @@ impl Drop for OpenStream {
     }
 }
 
-pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
+pub(super) async fn serve_connection(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
     let limits = server.limit_settings();
     let digest = Arc::new(connection_digest(&stream));
     let streams = Arc::new(StreamCounts::new(limits.h2_resets));
@@ -198,7 +198,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
             // The library has answered the malformed request; it counts like a stream that the client reset.
             Ok(Some(H2Accept::Rejected)) => {
                 server.app.metrics.count_refused_connection("h2_malformed");
-                bad_request::record_malformed(server);
+                bad_request::record_malformed_request(server);
                 streams.stream_ended(true);
             }
             Ok(None) | Err(_) => return record_faulty(server, &streams),
@@ -274,7 +274,8 @@ impl PublicServer {
         }
         let live = self.app.config_snapshot();
         let weight = header_budget::header_cost(session.req_header(), live.settings.limits.head);
-        let held = self.header_budget.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
+        let held =
+            self.header_budget.try_reserve(weight, header_budget::header_budget_limit(&live.settings))?;
         Some(OpenStream::new(streams, Some(held)))
     }
 }

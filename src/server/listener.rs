@@ -266,7 +266,7 @@ impl AcceptLoop {
         } else {
             Box::new(socket)
         };
-        self.server.serve(stream, self.stop).await;
+        self.server.serve_connection(stream, self.stop).await;
     }
 }
 

@@ -72,11 +72,11 @@ impl PublicServer {
     }
 
     /// Serves one connection until it closes.
-    pub async fn serve(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
+    pub async fn serve_connection(self: Arc<Self>, stream: Stream, stop: ShutdownWatch) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            Box::pin(http2::serve(&self, stream, stop)).await;
+            Box::pin(http2::serve_connection(&self, stream, stop)).await;
         } else {
-            http1::serve(&self, stream, stop).await;
+            http1::serve_connection(&self, stream, stop).await;
         }
     }
 }

@@ -72,7 +72,7 @@ impl FleetSync {
 
 impl AppState {
     /// Applies changes of keys and accounts that other members made, unless a heartbeat has just read them. Blocks.
-    pub fn follow_changes(&self) {
+    pub fn apply_peer_changes(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let mut feed = work.feed.lock();
         if work.fed_at.lock().elapsed() < MIN_FEED_AGE {
@@ -96,7 +96,7 @@ impl AppState {
     fn note_changes_read(&self, work: &FleetSync, read_at: Instant, steady: Duration) {
         *work.fed_at.lock() = read_at;
         let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
-        self.key_cache.set_current_until(stale.map(|stale| steady.saturating_add(stale)));
+        self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
     }
 
     /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
@@ -137,14 +137,14 @@ impl AppState {
                 return;
             }
         }
-        self.ledger.find_late_draws(&self.key_cache);
+        self.ledger.mark_late_draws_uncertain(&self.key_cache);
         self.ledger.adjust_leases(has_written_spends);
     }
 
     fn sync_limits_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
-        let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
+        let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.evictions);
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.process_heartbeats(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
@@ -153,11 +153,11 @@ impl AppState {
             are_known && !reports.is_empty() && reports.iter().all(|(_, report)| report.runs_slices);
         self.batches.set_peers_run_slices(do_others_run_slices);
         // Batches of a dead member now belong to the members that are live.
-        self.batches.search_if_unclaimed(&unfinished);
+        self.batches.wake_search_if_unclaimed(&unfinished);
         let mut exchange = work.exchange.lock();
         // The reports are applied before the own report is built, because the own report contains the limits that
         // result from them.
-        let members = (member.strand(), member.live_members().len());
+        let members = (member.member_number(), member.live_members().len());
         exchange.apply_reports(&self.key_cache, members, &reports, now);
         let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
@@ -189,7 +189,7 @@ impl AppState {
         drop(exchange);
         work.note_configurations(&report, &reports);
         work.note_clocks(report.at, &reports);
-        if member.snapshot(Instant::now()).is_some_and(|figures| figures.burials > before) {
+        if member.snapshot(Instant::now()).is_some_and(|figures| figures.evictions > before) {
             self.void_abandoned();
         }
         Ok(())
@@ -211,8 +211,8 @@ impl AppState {
         Some(FleetStatus {
             members: figures.members,
             may_spend_leases: figures.may_spend_leases,
-            burials: figures.burials,
-            dry_draws: self.ledger.leases().map_or(0, |leases| leases.waiting_draws()),
+            evictions: figures.evictions,
+            dry_draws: self.ledger.leases().map_or(0, |leases| leases.waiting_draw_count()),
             differing: work.differing.lock().len(),
             beat_duration: figures.beat_duration,
             feed_age: now.saturating_duration_since(*work.fed_at.lock()),
@@ -234,8 +234,8 @@ impl AppState {
             return Some("the database does not know this process any more");
         }
         let figures = self.stores.fleet.snapshot(Instant::now());
-        let is_buried = figures.is_some_and(|figures| figures.is_buried);
-        is_buried.then_some("the other gateways of the fleet took this one for dead")
+        let is_evicted = figures.is_some_and(|figures| figures.is_evicted);
+        is_evicted.then_some("the other gateways of the fleet took this one for dead")
     }
 }
 

@@ -27,14 +27,14 @@ struct ZoneRecord {
 }
 
 /// Returns the grid zone of a provider: its own, if the configuration has hours for it, else its member state.
-pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
+pub fn grid_zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
     if live.settings.grid.zones.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
 }
 
 /// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
 /// value, else the mean of the year.
 pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
-    let zone = live.settings.grid.zones.get(zone_of(live, provider));
+    let zone = live.settings.grid.zones.get(grid_zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {
         grams: provider.location.grid.g_per_kwh.round().to_u32().unwrap_or(0),
         source: IntensitySource::Yearly,
@@ -47,7 +47,7 @@ impl GridRecords {
         let (mut records, mut unknown) = (BTreeMap::new(), Vec::new());
         let read = store.for_each(ZONES, |name, history: Option<IntensityHistory>| {
             let zone = name.get(ZONES.len()..).unwrap_or_default();
-            let is_used = live.providers.iter().any(|one| zone_of(live, &one.provider) == zone);
+            let is_used = live.providers.iter().any(|one| grid_zone_of(live, &one.provider) == zone);
             match history.filter(|_| is_used) {
                 Some(history) => {
                     records.insert(zone.to_owned(), ZoneRecord { history, is_changed: false });
@@ -66,7 +66,7 @@ impl GridRecords {
         let hour = now / HOUR_SECONDS;
         let mut present = BTreeMap::new();
         for provider in live.providers.iter().map(|one| &one.provider) {
-            present.entry(zone_of(live, provider)).or_insert_with(|| intensity_at(live, provider, hour));
+            present.entry(grid_zone_of(live, provider)).or_insert_with(|| intensity_at(live, provider, hour));
         }
         let mut records = self.0.lock();
         records.retain(|zone, _| present.contains_key(&**zone));
@@ -77,8 +77,8 @@ impl GridRecords {
     }
 
     /// Returns the intensity that was recorded in an hour since 1970.
-    pub fn recorded_at(&self, zone: &str, hour: u64) -> Option<IntensityRecord> {
-        self.0.lock().get(zone)?.history.at(hour)
+    pub fn recorded_intensity(&self, zone: &str, hour: u64) -> Option<IntensityRecord> {
+        self.0.lock().get(zone)?.history.intensity_at(hour)
     }
 
     /// Removes and returns the rows that changed since the last call.

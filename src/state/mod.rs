@@ -36,7 +36,7 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::ProviderState;
-use crate::upstream::provider_state::resolve_all;
+use crate::upstream::provider_state::resolve_host_names;
 use arc_swap::ArcSwap;
 use fleet::FleetSync;
 use grid_intensity::GridRecords;
@@ -260,7 +260,7 @@ impl AppState {
         let changed = std::thread::scope(|scope| {
             let compared = ParallelValue::start(scope, || diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {
-                resolve_all(fresh.providers.iter().filter(unknown)).await;
+                resolve_host_names(fresh.providers.iter().filter(unknown)).await;
                 fresh.publish().await;
             });
             compared.join()
@@ -270,7 +270,7 @@ impl AppState {
         self.admission.configure(&fresh.settings.overload);
         self.tokenizer_permits.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
-        runtime.block_on(self.health_checks.publish(&self.config_snapshot()));
+        runtime.block_on(self.health_checks.publish_providers(&self.config_snapshot()));
         // Dropping thousands of offers takes time, so a background task drops the old snapshot.
         self.retired_snapshots.lock().push(old);
         // A listener that is no longer configured continues with its TLS configuration until the next start.
@@ -315,8 +315,8 @@ impl AppState {
     }
 
     /// Starts to drain: from now on the process reports that it is not ready, and accepts no new connection.
-    pub fn drain(&self) {
-        self.lifecycle.drain();
+    pub fn start_draining(&self) {
+        self.lifecycle.start_draining();
     }
 
     /// Returns true while the process drains.
@@ -392,8 +392,10 @@ fn build_snapshot(
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
 fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTls, String> {
-    for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
+    for why in
+        tls::check_certificate_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))?
+    {
         tracing::warn!(name: "certificate_expired", why);
     }
-    tls::from_settings(settings)
+    tls::load_listener_tls(settings)
 }

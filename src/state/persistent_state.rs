@@ -57,7 +57,7 @@ impl PersistentState {
         let (folder, shared) = (&settings.storage.path, files.shared_contents());
         let responses = Arc::new(ResponseStore::open(folder, &stores.pepper, taken_over, shared)?);
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
-        files.set_users(batches.clone());
+        files.set_consumers(batches.clone());
         let exports = BackupSchedule::open(settings, clock.unix_seconds());
         files.set_archives(exports.folder().to_owned(), rotation::remove_from_archives);
         Ok((

@@ -36,7 +36,7 @@ impl AppState {
                 credits.unwrap_or_default()
             }
         };
-        crate::limits::rate_limit::apply_charge(&principal, money, self.clock);
+        crate::limits::rate_limit::apply_charge_of_other_process(&principal, money, self.clock);
         self.key_cache.mark_spend(&principal);
     }
 }

@@ -39,10 +39,10 @@ impl SharedContents {
     ///
     /// # Errors
     /// Returns the error of a bucket that cannot be used.
-    pub fn store(&self) -> Result<Arc<dyn ContentStore>> {
+    pub fn content_store(&self) -> Result<Arc<dyn ContentStore>> {
         match &self.store {
             SharedStore::Folder(folder) => Ok(folder.clone()),
-            SharedStore::Bucket(bucket) => bucket.contents().cloned(),
+            SharedStore::Bucket(bucket) => bucket.checked_content_store().cloned(),
         }
     }
 
@@ -51,7 +51,7 @@ impl SharedContents {
     /// # Errors
     /// Returns any I/O error. The object may be written nevertheless.
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        let store = self.store()?;
+        let store = self.content_store()?;
         let mut file = NamedTempFile::new_in(&self.upload_folder)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.as_file().sync_all()?;
@@ -78,7 +78,7 @@ impl SharedContents {
     }
 
     fn open(&self, name: &str) -> Result<Option<Box<dyn RandomAccessObject>>> {
-        match self.store()?.open(name) {
+        match self.content_store()?.open(name) {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -43,7 +43,7 @@ impl SpoolFactory {
 
     /// Creates an empty spool.
     #[must_use]
-    pub fn open(&self) -> SpoolWriter {
+    pub fn new_spool(&self) -> SpoolWriter {
         SpoolWriter {
             folder: self.folder.clone(),
             memory: self.memory_limit,
@@ -148,7 +148,7 @@ impl SpoolWriter {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub async fn seal(mut self) -> Result<SpooledData> {
+    pub async fn finish(mut self) -> Result<SpooledData> {
         let length = self.length;
         if let Some(file) = &mut self.file {
             file.flush().await?;
@@ -254,11 +254,11 @@ mod tests {
     use super::*;
 
     async fn filled(spools: &SpoolFactory, pieces: &[&[u8]]) -> Result<SpooledData> {
-        let mut spool = spools.open();
+        let mut spool = spools.new_spool();
         for piece in pieces {
             spool.push(piece).await?;
         }
-        spool.seal().await
+        spool.finish().await
     }
 
     async fn all(spooled: &SpooledData) -> Vec<u8> {

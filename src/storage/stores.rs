@@ -111,7 +111,7 @@ impl Stores {
         Ok(Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
-            spends: SpendStore::for_member(store.clone(), fleet.strand()),
+            spends: SpendStore::for_member(store.clone(), fleet.member_number()),
             measurements: MeasurementStore::new(store.clone()),
             users: UserStore::new(store.clone()),
             sessions: SessionStore::new(store.clone()),
@@ -148,7 +148,7 @@ impl Stores {
 fn join_fleet(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Arc<FleetMember>, String> {
     let fleet = SharedFleet::new(store.clone());
     let Some(settings) = &storage.fleet else {
-        fleet.dissolve().map_err(|error| to_sentence(&error.to_string()))?;
+        fleet.remove_fleet_rows().map_err(|error| to_sentence(&error.to_string()))?;
         return Ok(FleetMember::without_fleet());
     };
     let member = FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))?;
@@ -165,7 +165,7 @@ fn open_ledger(
     if !fleet.is_shared() {
         return LedgerStore::open(store.clone(), Some(copies));
     }
-    let claim = ChainClaim::take(&**store, fleet.strand())?;
+    let claim = ChainClaim::take(&**store, fleet.member_number())?;
     LedgerStore::open_member(store.clone(), Some(copies), claim)
 }
 

@@ -24,7 +24,7 @@ pub enum ExchangeOutcome {
     /// The exchange is a stream that began, and ended with an error.
     Broken,
     /// The client disconnected before the end.
-    Left,
+    Disconnected,
     /// The exchange is a line of a batch that released its permit; the line is retried.
     Yielded,
 }
@@ -37,7 +37,7 @@ impl ExchangeOutcome {
             Self::Ok => "ok",
             Self::Refused => "refused",
             Self::Broken => "broken",
-            Self::Left => "left",
+            Self::Disconnected => "left",
             Self::Yielded => "yielded",
         }
     }
@@ -196,7 +196,7 @@ impl AccessRecord {
     }
 
     /// Records a stream that ended with an error.
-    pub fn set_broken(&mut self, refusal: &ApiError) {
+    pub fn record_broken_stream(&mut self, refusal: &ApiError) {
         self.error_code = Some(refusal.spec().code);
         self.outcome = ExchangeOutcome::Broken;
     }
@@ -205,7 +205,7 @@ impl AccessRecord {
     pub fn record_end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == ExchangeOutcome::Ok {
-            self.outcome = ExchangeOutcome::Left;
+            self.outcome = ExchangeOutcome::Disconnected;
         }
     }
 }

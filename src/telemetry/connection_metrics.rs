@@ -44,7 +44,7 @@ impl ConnectionMetrics {
         self.connections_refused.with_label_values(&[reason]).inc();
     }
 
-    pub(super) fn set(&self, expires: Option<i64>) {
+    pub(super) fn set_certificate_expiry(&self, expires: Option<i64>) {
         self.certificate.reset();
         if let Some(expires) = expires {
             self.certificate.with_label_values::<&str>(&[]).set(expires);

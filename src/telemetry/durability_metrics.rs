@@ -58,7 +58,7 @@ impl DurabilityMetrics {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 
-    pub(super) fn set(&self, ledger: &DurabilitySnapshot, last_export: u64) {
+    pub(super) fn update_gauges(&self, ledger: &DurabilitySnapshot, last_export: u64) {
         self.ledger.update_gauges(ledger);
         let last = i64::try_from(last_export).unwrap_or(i64::MAX);
         self.exported.reset();

@@ -44,13 +44,13 @@ pub fn insufficient_reason(settings: &Settings, most: Option<u64>) -> Option<Str
         "This configuration may need {}, and the process may have {most} here: beyond that, clients wait and \
          providers are not reached. Raise it (LimitNOFILE= under systemd, else ulimit -Hn), or lower \
          limits.connections.",
-        summary(settings)
+        descriptor_summary(settings)
     ))
 }
 
 /// Returns the number of descriptors that the configuration may need, with its parts.
 #[must_use]
-pub fn summary(settings: &Settings) -> String {
+pub fn descriptor_summary(settings: &Settings) -> String {
     format!(
         "{} descriptors: limits.connections = {}, overload.requests = {}, batches.concurrency = {}, and {OTHER_DESCRIPTORS} others",
         needed_descriptors(settings),

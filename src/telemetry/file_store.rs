@@ -38,7 +38,7 @@ impl FileStoreMetrics {
         })
     }
 
-    pub(super) fn set(&self, snapshot: Option<&FileStoreSnapshot>) {
+    pub(super) fn update_gauges(&self, snapshot: Option<&FileStoreSnapshot>) {
         self.up.reset();
         let Some(snapshot) = snapshot else { return };
         self.up.with_label_values::<&str>(&[]).set(i64::from(snapshot.is_available));

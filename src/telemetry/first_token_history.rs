@@ -68,7 +68,7 @@ impl FirstTokenTimes {
 
     /// Returns the number of streamed answers.
     #[must_use]
-    pub const fn answers(&self) -> u32 {
+    pub const fn answer_count(&self) -> u32 {
         self.answers
     }
 
@@ -210,7 +210,7 @@ impl FirstTokenHistory {
 
 /// Returns the times of all minutes together.
 #[must_use]
-pub fn sum_of(minutes: &[FirstTokenTimes]) -> FirstTokenTimes {
+pub fn sum_minutes(minutes: &[FirstTokenTimes]) -> FirstTokenTimes {
     let mut sum = FirstTokenTimes::default();
     minutes.iter().for_each(|minute| sum.add(minute));
     sum
@@ -234,7 +234,7 @@ mod tests {
             assert!((found / share - 1.0).abs() < 0.1, "{share}: {found}");
         }
         assert!((times.mean().unwrap() - 0.5005).abs() < 1e-9);
-        assert_eq!((times.answers(), times.maximum()), (1_000, Some(1.0)));
+        assert_eq!((times.answer_count(), times.maximum()), (1_000, Some(1.0)));
         times.observe(f64::NAN);
         times.observe(1e9);
         assert_eq!(FirstTokenTimes::default().percentile(0.5), None);
@@ -255,9 +255,9 @@ mod tests {
         let names: Vec<&str> = models.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["m", "n"]);
         assert_eq!(models[0].1[MINUTES - 1].mean(), Some(2.0));
-        assert_eq!((models[1].1[0].answers(), sum_of(&models[1].1).answers()), (1, 1));
+        assert_eq!((models[1].1[0].answer_count(), sum_minutes(&models[1].1).answer_count()), (1, 1));
         let providers = history.groups(LatencyGrouping::Provider, now);
-        assert_eq!(sum_of(&providers[0].1).answers(), 2);
+        assert_eq!(sum_minutes(&providers[0].1).answer_count(), 2);
     }
 
     #[test]
@@ -268,7 +268,10 @@ mod tests {
         }
         assert_eq!(history.0.lock().len(), MAX_PAIRS);
         let groups = history.groups(LatencyGrouping::Model, 1_000 * 60);
-        assert_eq!(sum_of(&groups.iter().find(|(name, _)| name.is_empty()).unwrap().1).answers(), 137);
+        assert_eq!(
+            sum_minutes(&groups.iter().find(|(name, _)| name.is_empty()).unwrap().1).answer_count(),
+            137
+        );
         history.observe(("new", "a"), 1_060, Duration::from_secs(1));
         assert_eq!(history.groups(LatencyGrouping::Model, 1_060 * 60)[0].0, "new");
     }

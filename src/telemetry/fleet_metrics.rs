@@ -12,8 +12,8 @@ pub struct FleetStatus {
     pub members: usize,
     /// True if this member may spend its leases.
     pub may_spend_leases: bool,
-    /// Number of members that this one buried.
-    pub burials: u64,
+    /// Number of members that this one evicted.
+    pub evictions: u64,
     /// Number of requests that waited for a draw from the database.
     pub dry_draws: u64,
     /// Number of live members whose configuration differs.
@@ -40,7 +40,7 @@ struct FleetSeries {
     members: IntGauge,
     current: IntGauge,
     differing: IntGauge,
-    burials: IntCounter,
+    evictions: IntCounter,
     dry_draws: IntCounter,
     beat: Gauge,
     feed_age: Gauge,
@@ -64,7 +64,7 @@ impl FleetSeries {
                 "penstock_fleet_config_differs",
                 "Live members whose configuration differs from that of this one.",
             )?,
-            burials: count("penstock_fleet_burials_total", "Dead members whose leases this one returned.")?,
+            evictions: count("penstock_fleet_burials_total", "Dead members whose leases this one returned.")?,
             dry_draws: count(
                 "penstock_fleet_dry_draws_total",
                 "Requests that waited for the database because their account's lease did not cover them.",
@@ -99,7 +99,7 @@ impl FleetMetrics {
     }
 
     /// Sets the gauges; without a status there is no fleet.
-    pub(super) fn set(&self, status: Option<&FleetStatus>) {
+    pub(super) fn update_gauges(&self, status: Option<&FleetStatus>) {
         let Some(status) = status else { return };
         let series = self.series.get_or_init(|| FleetSeries::new(&self.registry).ok());
         let Some(series) = series else { return };
@@ -107,7 +107,7 @@ impl FleetMetrics {
         series.members.set(count(status.members));
         series.current.set(i64::from(status.may_spend_leases));
         series.differing.set(count(status.differing));
-        series.burials.inc_by(status.burials.saturating_sub(series.burials.get()));
+        series.evictions.inc_by(status.evictions.saturating_sub(series.evictions.get()));
         series.dry_draws.inc_by(status.dry_draws.saturating_sub(series.dry_draws.get()));
         series.beat.set(status.beat_duration.as_secs_f64());
         series.feed_age.set(status.feed_age.as_secs_f64());

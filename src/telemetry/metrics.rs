@@ -244,13 +244,17 @@ impl MetricsRegistry {
         }
         self.open.set(count(snapshot.exchanges as u64));
         self.retries_left.set(count(snapshot.retries_left));
-        self.connections.set(snapshot.certificate_expires);
-        self.durability.set(&snapshot.ledger, snapshot.last_export);
-        self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
+        self.connections.set_certificate_expiry(snapshot.certificate_expires);
+        self.durability.update_gauges(&snapshot.ledger, snapshot.last_export);
+        self.overload.update_gauges(
+            &snapshot.admission,
+            snapshot.waiting_at_providers,
+            snapshot.refusals.into_iter(),
+        );
         self.batches.update_gauges(&snapshot.batches);
         self.clock_lead_seconds.set(count(snapshot.clock_lead_seconds));
-        self.fleet.set(snapshot.fleet.as_ref());
-        self.file_store.set(snapshot.file_store.as_ref());
+        self.fleet.update_gauges(snapshot.fleet.as_ref());
+        self.file_store.update_gauges(snapshot.file_store.as_ref());
     }
 }
 

@@ -28,7 +28,7 @@ impl OutcomeCounts {
             ExchangeOutcome::Broken => self.errors += 1,
             ExchangeOutcome::Refused if status >= FIRST_ERROR_STATUS => self.errors += 1,
             ExchangeOutcome::Refused => self.refused += 1,
-            ExchangeOutcome::Ok | ExchangeOutcome::Left | ExchangeOutcome::Yielded => {}
+            ExchangeOutcome::Ok | ExchangeOutcome::Disconnected | ExchangeOutcome::Yielded => {}
         }
     }
 }
@@ -56,7 +56,7 @@ impl OutcomeHistory {
     }
 
     /// Returns the counts of the last minutes up to a time.
-    pub fn recent(&self, unix_seconds: u64) -> OutcomeCounts {
+    pub fn recent_counts(&self, unix_seconds: u64) -> OutcomeCounts {
         let minute = unix_seconds / 60;
         let first = (minute + 1).saturating_sub(MINUTES);
         let mut sum = OutcomeCounts::default();
@@ -76,14 +76,14 @@ pub struct OpenStreams(Arc<AtomicUsize>);
 impl OpenStreams {
     /// Counts a stream until the guard is dropped.
     #[must_use]
-    pub fn open(&self) -> OpenStreamGuard {
+    pub fn open_stream(&self) -> OpenStreamGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
         OpenStreamGuard(self.0.clone())
     }
 
     /// Returns the number of open streams.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub fn open_stream_count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -110,20 +110,24 @@ mod tests {
         history.count(ExchangeOutcome::Refused, 503, 10);
         history.count(ExchangeOutcome::Refused, 429, 11);
         history.count(ExchangeOutcome::Broken, 200, 12);
-        assert_eq!(history.recent(12 * 60), counts(4, 2, 1));
-        assert_eq!(history.recent(14 * 60 + 59), counts(4, 2, 1));
-        assert_eq!(history.recent(15 * 60), counts(2, 1, 1));
-        history.count(ExchangeOutcome::Left, 200, 15);
-        assert_eq!(history.recent(15 * 60), counts(3, 1, 1), "the minute takes over the slot of an old one");
-        assert_eq!(history.recent(40 * 60), counts(0, 0, 0));
+        assert_eq!(history.recent_counts(12 * 60), counts(4, 2, 1));
+        assert_eq!(history.recent_counts(14 * 60 + 59), counts(4, 2, 1));
+        assert_eq!(history.recent_counts(15 * 60), counts(2, 1, 1));
+        history.count(ExchangeOutcome::Disconnected, 200, 15);
+        assert_eq!(
+            history.recent_counts(15 * 60),
+            counts(3, 1, 1),
+            "the minute takes over the slot of an old one"
+        );
+        assert_eq!(history.recent_counts(40 * 60), counts(0, 0, 0));
     }
 
     #[test]
     fn a_stream_is_open_until_its_guard_is_dropped() {
         let streams = OpenStreams::default();
-        let guards = [streams.open(), streams.open()];
-        assert_eq!(streams.count(), 2);
+        let guards = [streams.open_stream(), streams.open_stream()];
+        assert_eq!(streams.open_stream_count(), 2);
         drop(guards);
-        assert_eq!(streams.count(), 0);
+        assert_eq!(streams.open_stream_count(), 0);
     }
 }

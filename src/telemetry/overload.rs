@@ -75,7 +75,7 @@ impl OverloadMetrics {
         self.panics.inc();
     }
 
-    pub(super) fn set(
+    pub(super) fn update_gauges(
         &self,
         snapshot: &AdmissionSnapshot,
         at_providers: u32,

@@ -11,7 +11,7 @@ pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
         tracing::error!(name: "panicked", place = location);
-        log::flush();
+        log::flush_log();
     }));
 }
 

@@ -28,7 +28,7 @@ impl LaunchCommand {
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
-    pub fn of_this_process() -> Result<Self, String> {
+    pub fn from_current_process() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
         // If the path is a symbolic link, it may point to a new program later.
         let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);

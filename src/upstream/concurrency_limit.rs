@@ -132,7 +132,7 @@ impl ConcurrencyLimit {
 
     /// Returns the number of waiting requests.
     #[must_use]
-    pub fn waiting(&self) -> u32 {
+    pub fn waiting_request_count(&self) -> u32 {
         self.waiting_count.load(Ordering::Relaxed)
     }
 
@@ -157,7 +157,7 @@ impl ConcurrencyLimit {
             return AcquireOutcome::Acquired(self.permit(&mut queues, line));
         }
         let (sender, receiver) = oneshot::channel();
-        let number = match queues.batch.join(account, BatchWaiter { line, sender }, usize::MAX) {
+        let number = match queues.batch.enqueue(account, BatchWaiter { line, sender }, usize::MAX) {
             EnqueueOutcome::Waiting(number, _) => number,
             // A queue without a maximum length is never full. If it were, the wait with this number would end at once.
             EnqueueOutcome::Full => 0,
@@ -198,7 +198,7 @@ impl ConcurrencyLimit {
         max_waiting: usize,
     ) -> Option<PermitWaiter> {
         let (sender, receiver) = oneshot::channel();
-        match queues.interactive.join(account, sender, max_waiting) {
+        match queues.interactive.enqueue(account, sender, max_waiting) {
             EnqueueOutcome::Full => None,
             EnqueueOutcome::Waiting(number, gone) => {
                 self.waiting_count.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);

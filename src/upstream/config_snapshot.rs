@@ -144,7 +144,7 @@ impl ConfigSnapshot {
     }
 
     /// Returns the offers of the provider with this index.
-    pub fn offers_of(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferState>> {
+    pub fn offers_of_provider(&self, provider: usize) -> impl Iterator<Item = &Arc<OfferState>> {
         let indexes = self.by_provider.get(provider).map(Vec::as_slice).unwrap_or_default();
         indexes.iter().filter_map(|index| self.offers.get(*index))
     }
@@ -153,7 +153,7 @@ impl ConfigSnapshot {
     pub async fn publish(&self) {
         let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
         let own = all.clone();
-        if !matches!(spawn_blocking(move || pools::publish(&own)).await, Ok(Ok(()))) {
+        if !matches!(spawn_blocking(move || pools::publish_pools(&own)).await, Ok(Ok(()))) {
             for pool in all {
                 pool.publish().await;
             }
@@ -193,7 +193,7 @@ fn build_offers(
         let breaker = CircuitBreaker::new(settings.routing.breaker.breaker_settings());
         let fresh = OfferState::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
         Ok(Arc::new(match known.get(&identity(offer)) {
-            Some(known) => fresh.with_state_of(known),
+            Some(known) => fresh.with_previous_state(known),
             None => fresh,
         }))
     };

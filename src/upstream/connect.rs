@@ -96,7 +96,7 @@ impl ResolvedPeer {
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
         set_tcp_keepalive(&socket, &crate::net::TCP_KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
         Ok(Box::new(
-            BufferedSocket::to_provider(socket, self.write_timeout)
+            BufferedSocket::for_provider(socket, self.write_timeout)
                 .map_err(|_| UpstreamErrorKind::Connect)?,
         ))
     }
@@ -250,7 +250,7 @@ async fn connect_with_alpn(
 ) -> Result<UpstreamExchange, UpstreamErrorKind> {
     let failed = |error: Box<Error>| connect_error_kind(&error);
     if let Some(session) = pool.take_h2(&peer).await.map_err(failed)? {
-        return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, peer, pool));
+        return Ok(UpstreamExchange::from_http2_session(HttpSession::H2(session), true, peer, pool));
     }
     let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
     if !only_h2 && let Some((stream, owner)) = pool.take_idle(&peer) {
@@ -274,7 +274,7 @@ async fn connect_with_alpn(
     // The HTTP/2 handshake writes only a few bytes; it gets the same timeout as the whole connection setup.
     let opened = timeout(peer.connect * 2, pool.open_h2(&peer, stream)).await;
     let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
-    Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, peer, pool))
+    Ok(UpstreamExchange::from_http2_session(HttpSession::H2(session), false, peer, pool))
 }
 
 /// Classifies the I/O error of a failed connection.

@@ -140,7 +140,7 @@ impl ConnectionPools {
     }
 
     /// Drops idle connections that are expired or closed; see `IdlePool::sweep`.
-    pub fn sweep(&self) {
+    pub fn drop_idle_connections(&self) {
         let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());
     }

@@ -48,7 +48,7 @@ impl ContentDecoder {
     ///
     /// # Errors
     /// Returns an error if the bytes are invalid, or the decoded chunk is above the cap.
-    pub fn push(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
+    pub fn decode_next(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
         match self {
             Self::Identity => Ok(piece),
             Self::Gzip(decoder, cap) => decode_chunk(decoder.as_mut(), GzDecoder::get_mut, &piece, *cap),
@@ -92,8 +92,8 @@ mod tests {
         for cut in 0..packed.len() {
             let mut decoder = ContentDecoder::new(b"GZIP", 1 << 20).unwrap();
             let (one, two) = packed.split_at(cut);
-            let mut plain = decoder.push(Bytes::copy_from_slice(one)).unwrap().to_vec();
-            plain.extend_from_slice(&decoder.push(Bytes::copy_from_slice(two)).unwrap());
+            let mut plain = decoder.decode_next(Bytes::copy_from_slice(one)).unwrap().to_vec();
+            plain.extend_from_slice(&decoder.decode_next(Bytes::copy_from_slice(two)).unwrap());
             assert_eq!(plain, text);
         }
     }
@@ -102,12 +102,12 @@ mod tests {
     fn an_unknown_encoding_and_a_decompression_bomb_are_refused() {
         assert_eq!(ContentDecoder::new(b"br", 10).err(), Some(DecodeError::Unknown));
         let mut decoder = ContentDecoder::new(b"gzip", 1000).unwrap();
-        assert_eq!(decoder.push(Bytes::from(gzip(&[0; 100_000]))).err(), Some(DecodeError::TooLong));
+        assert_eq!(decoder.decode_next(Bytes::from(gzip(&[0; 100_000]))).err(), Some(DecodeError::TooLong));
     }
 
     #[test]
     fn unencoded_bytes_pass_unchanged() {
         let mut decoder = ContentDecoder::new(b"", 1).unwrap();
-        assert_eq!(decoder.push(Bytes::from_static(b"abc")).unwrap(), "abc");
+        assert_eq!(decoder.decode_next(Bytes::from_static(b"abc")).unwrap(), "abc");
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Maximum size of a body that is counted on the async thread; a longer body is counted on a blocking thread.
-pub const INLINE_COUNT_BYTES: usize = 16 * 1024;
+pub const MAX_INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
 pub struct TokenCountContext {
@@ -41,7 +41,7 @@ impl TokenCountContext {
         ask: &'c InferenceRequest,
     ) -> impl Iterator<Item = &'c Arc<OfferState>> {
         self.offers(model).filter(|offer| {
-            let allows = |filters: &OfferFilters| filters.allows_all(&self.filter_facts(offer, ask));
+            let allows = |filters: &OfferFilters| filters.allows_all(&self.offer_properties(offer, ask));
             ask.filters.as_deref().is_none_or(allows)
         })
     }
@@ -52,9 +52,9 @@ impl TokenCountContext {
     }
 
     /// Returns the properties of an offer that the filters of this request compare.
-    pub fn filter_facts<'o>(&self, offer: &'o OfferState, ask: &InferenceRequest) -> OfferProperties<'o> {
+    pub fn offer_properties<'o>(&self, offer: &'o OfferState, ask: &InferenceRequest) -> OfferProperties<'o> {
         let is_batch = self.wait.is_none() || split_flavor(&ask.model).1 == Some(BATCH);
-        offer.filter_facts(self.moment, is_batch)
+        offer.offer_properties(self.moment, is_batch)
     }
 
     /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer needed. The work

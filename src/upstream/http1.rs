@@ -118,12 +118,12 @@ impl Http1Exchange {
                     BodyReader::Left(length)
                 }
                 BodyFraming::Chunked => BodyReader::Chunked(ChunkDecoder::default()),
-                BodyFraming::Close => BodyReader::Close,
+                BodyFraming::UntilClose => BodyReader::Close,
             };
             let bytes = self.buffer.split_to(head.size);
             let bytes = match head.framing {
                 BodyFraming::Length(_) => bytes.freeze(),
-                BodyFraming::Chunked | BodyFraming::Close => {
+                BodyFraming::Chunked | BodyFraming::UntilClose => {
                     self.shrink_buffer();
                     Bytes::copy_from_slice(&bytes)
                 }

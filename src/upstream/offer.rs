@@ -4,7 +4,7 @@
 mod capabilities;
 mod permit;
 
-pub use capabilities::too_few_choices;
+pub use capabilities::too_few_choices_error;
 pub use permit::{OfferPermit, OfferWaiters};
 
 use super::cache_affinity::{CacheAffinity, PlannedSession};
@@ -86,7 +86,7 @@ pub struct RequestHead {
 impl RequestHead {
     /// Returns a copy of the head without these headers.
     #[must_use]
-    pub fn without(&self, names: impl Iterator<Item = &'static str>) -> Self {
+    pub fn without_headers(&self, names: impl Iterator<Item = &'static str>) -> Self {
         let mut parsed = self.parsed.clone();
         names.for_each(|name| drop(parsed.remove_header(name)));
         Self { wire: super::send::header_lines(&parsed), parsed }
@@ -148,7 +148,7 @@ impl OfferState {
     /// Shares the state of the same offer in the previous configuration: its statistics, and its attempts in flight,
     /// probes included.
     #[must_use]
-    pub fn with_state_of(mut self, known: &Self) -> Self {
+    pub fn with_previous_state(mut self, known: &Self) -> Self {
         self.latency_stats = known.latency_stats.clone();
         self.latency_stats_version = known.latency_stats_version.clone();
         self.failure_logs = known.failure_logs.clone();
@@ -173,7 +173,7 @@ impl OfferState {
             let mut figures = self.latency_stats.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
-                figures.age(now),
+                figures.last_observation_age(now),
                 figures.time_since_first_seen(now),
                 session.map(|session| {
                     self.cache.session_affinity(session, &figures, now, (prompt_tokens, output))
@@ -233,7 +233,7 @@ impl OfferState {
 
     /// Returns the properties of the offer that filters compare, for a request at this time. `batch` selects the price
     /// of batches.
-    pub fn filter_facts(&self, moment: SelectionTime, batch: bool) -> OfferProperties<'_> {
+    pub fn offer_properties(&self, moment: SelectionTime, batch: bool) -> OfferProperties<'_> {
         let site = &self.offer.provider.location;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferProperties {

@@ -2,12 +2,12 @@
 //! has to multiply and round.
 
 use crate::billing::sale::{billed_work, to_eur_units};
-use crate::billing::{ReserveRequest, SaleTerms, Settlement};
+use crate::billing::{ReserveAmounts, SaleTerms, Settlement};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
 use penstock_core::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
 use penstock_footprint::{
-    AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY, OfferFactors, boundary_name,
+    AnswerFootprint, AttemptEnergy, AttemptWork, METHODOLOGY_VERSION, OfferFactors, boundary_name,
 };
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
@@ -82,7 +82,7 @@ impl OfferPricing {
                 year: location.grid.year,
                 g_per_kwh: location.grid.g_per_kwh,
             },
-            methodology: METHODOLOGY,
+            methodology: METHODOLOGY_VERSION,
         });
         let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later_tariffs.iter().copied());
         Self {
@@ -117,19 +117,19 @@ impl OfferPricing {
 
     /// Returns the reservation for this work: the maximum charge in credits, in energy and in EUR.
     #[must_use]
-    pub fn reserve_request(
+    pub fn reserve_amounts(
         &self,
         done: &WorkDone,
         batch: bool,
         at: u64,
         eur_per_credit: Decimal,
-    ) -> ReserveRequest {
-        let Some(rate) = self.tariff_at(at) else { return ReserveRequest::default() };
-        if let Some(need) = rate.fast_reserve(done, batch) {
+    ) -> ReserveAmounts {
+        let Some(rate) = self.tariff_at(at) else { return ReserveAmounts::default() };
+        if let Some(need) = rate.fast_reserve_amounts(done, batch) {
             return need;
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
-        ReserveRequest {
+        ReserveAmounts {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
             eur: to_eur_units(credits.eur.max(energy.eur)),
@@ -139,7 +139,7 @@ impl OfferPricing {
     /// Returns the highest charge of this work to a budget, in micro-credits; with `with_credits`, the charge to the
     /// more expensive wallet.
     #[must_use]
-    pub fn price_of(
+    pub fn max_budget_charge(
         &self,
         done: &WorkDone,
         batch: bool,
@@ -148,7 +148,7 @@ impl OfferPricing {
         with_credits: bool,
     ) -> MicroCredits {
         let Some(rate) = self.tariff_at(at) else { return MicroCredits(0) };
-        if let Some(need) = rate.fast_reserve(done, batch) {
+        if let Some(need) = rate.fast_reserve_amounts(done, batch) {
             return MicroCredits(need.credits);
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
@@ -179,14 +179,14 @@ impl OfferPricing {
 
     /// Returns the energy of a failed attempt.
     #[must_use]
-    pub fn failed_energy(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
+    pub fn failed_attempt_energy(&self, usage: TokenUsage, took: Duration) -> AttemptEnergy {
         self.prepared.attempt_energy(&self.attempt_work(WorkDone::Tokens(usage), took), None)
     }
 
     /// Returns the energy of a failed attempt whose work may be incomplete: the energy of the complete work, but at
     /// most the energy that the servers can use in this time.
     #[must_use]
-    pub fn failed_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
+    pub fn failed_attempt_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
         let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
         let most = self.prepared.attempt_energy(&self.attempt_work(WorkDone::Unknown, took), None);
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
@@ -252,7 +252,7 @@ impl OfferPricing {
     /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer of the gateway
     /// itself.
     #[must_use]
-    pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
+    pub fn zero_settlement_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
             if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
         penstock_response_metadata::zero_annotation_members(&self.site_json, paid_with.name(), amounts)

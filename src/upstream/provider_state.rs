@@ -100,7 +100,7 @@ impl ProviderState {
     }
 
     /// Resolves the host names of its routes.
-    pub async fn resolve(&self) {
+    pub async fn resolve_routes(&self) {
         for route in self.routes() {
             route.refresh_addresses(&self.provider).await;
         }
@@ -113,8 +113,8 @@ impl ProviderState {
 }
 
 /// Resolves the host names of these providers concurrently, so that a slow lookup does not delay the others.
-pub async fn resolve_all(providers: impl Iterator<Item = &Arc<ProviderState>>) {
+pub async fn resolve_host_names(providers: impl Iterator<Item = &Arc<ProviderState>>) {
     let mut all: JoinSet<()> =
-        providers.cloned().map(|provider| async move { provider.resolve().await }).collect();
+        providers.cloned().map(|provider| async move { provider.resolve_routes().await }).collect();
     while all.join_next().await.is_some() {}
 }

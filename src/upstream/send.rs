@@ -146,7 +146,7 @@ async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(),
 }
 
 /// Sends a request, with its body and uploaded file, over a session with a provider.
-pub(super) async fn send_session(
+pub(super) async fn send_over_session(
     session: &mut HttpSession,
     mut head: RequestHeader,
     call: &UpstreamRequest,
@@ -229,7 +229,7 @@ mod tests {
         }
         let mut head = RequestHeader::build("POST", b"/v1/chat/completions", None).unwrap();
         head.insert_header(header::HOST, "provider").unwrap();
-        let sent = send_session(
+        let sent = send_over_session(
             &mut taken,
             head,
             &UpstreamRequest::json(vec![Bytes::from_static(b"{}")]),

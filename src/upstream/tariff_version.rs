@@ -1,10 +1,10 @@
 //! Version of a tariff, valid from a Unix second on: its terms for the ledger, and its prices as integers for the fast
 //! estimate before a request.
 
-use crate::billing::{ReserveRequest, SaleTerms};
+use crate::billing::{ReserveAmounts, SaleTerms};
 use crate::config::settings::{OfferSettings, PowerContractEvidence};
 use penstock_core::{WorkDone, hex};
-use penstock_footprint::METHODOLOGY;
+use penstock_footprint::METHODOLOGY_VERSION;
 use penstock_pricing::{BillingUnit, Tariff};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -63,7 +63,7 @@ impl TariffVersion {
 
     /// Returns the maximum charge for this work, computed with integers; `None` if the tariff does not bill tokens.
     #[must_use]
-    pub fn fast_reserve(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
+    pub fn fast_reserve_amounts(&self, done: &WorkDone, batch: bool) -> Option<ReserveAmounts> {
         let (prices, usage) = (self.integer_estimate?, done.usage()?);
         let sum = |input: i64, output: i64| {
             let total =
@@ -71,7 +71,7 @@ impl TariffVersion {
             let divisor = if batch { 2 * MILLION } else { MILLION };
             i64::try_from((total + divisor - 1) / divisor).unwrap_or(i64::MAX)
         };
-        Some(ReserveRequest {
+        Some(ReserveAmounts {
             credits: sum(prices.input_credits, prices.output_credits),
             energy: None,
             eur: sum(prices.input_eur, prices.output_eur),
@@ -163,7 +163,7 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
             .contractual
             .as_ref()
             .map(|contract| ContractJson { share: contract.share.to_string(), evidence: contract.evidence }),
-        methodology: METHODOLOGY,
+        methodology: METHODOLOGY_VERSION,
     };
     // Structures of texts and numbers can always be serialized.
     interned_terms(serde_json::to_string(&terms).unwrap_or_default())

@@ -2,7 +2,7 @@
 //! is generated. If an engine cannot count, this does not count as a failure of the offer. After a timeout or a
 //! failure, an engine is not called for 30 seconds, so that no request waits for it.
 
-use super::count_queue::{INLINE_COUNT_BYTES, TokenCountContext};
+use super::count_queue::{MAX_INLINE_COUNT_BYTES, TokenCountContext};
 use super::offer::OfferState;
 use super::request_head;
 use crate::time::clock;
@@ -111,7 +111,7 @@ async fn first_call(
     ask: &InferenceRequest,
 ) -> Option<EngineCall> {
     let (body, form, offer) = (ask.body.clone(), ask.dialect.request_form(), offer.offer.clone());
-    let quick = body.len() <= INLINE_COUNT_BYTES;
+    let quick = body.len() <= MAX_INLINE_COUNT_BYTES;
     let work = move |_: &AtomicBool| {
         if !PromptConversation::fits_parser_limit(&body) {
             return None;
@@ -159,7 +159,7 @@ async fn call(
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
         // The provider had already closed the connection from the pool, which is no failure of the engine.
-        Err(broken) if upstream.stale_retries(broken) > 0 => return Ok(None),
+        Err(broken) if upstream.max_stale_retries(broken) > 0 => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
     let mut answer = BytesMut::new();
@@ -170,7 +170,7 @@ async fn call(
         answer.extend_from_slice(&piece);
     }
     upstream.return_to_pool().await;
-    match engine::parse_answer(shape, status, &answer) {
+    match engine::parse_count_response(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
         // The engine refused only this prompt. This is no failure, so that a client cannot make the engine unavailable
         // to others.

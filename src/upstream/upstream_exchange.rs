@@ -71,7 +71,7 @@ impl UpstreamExchange {
     }
 
     /// Creates an exchange over a stream of an HTTP/2 connection.
-    pub(super) fn with_session(
+    pub(super) fn from_http2_session(
         session: HttpSession,
         reused: bool,
         peer: Arc<ResolvedPeer>,
@@ -107,7 +107,7 @@ impl UpstreamExchange {
             }
             // Boxed, because this state would enlarge the future of every request.
             UpstreamSession::Http2(session) => {
-                Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
+                Box::pin(send::send_over_session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
         self.is_request_complete = sent.is_ok();
@@ -144,7 +144,7 @@ impl UpstreamExchange {
 
     /// Returns how often in total an attempt may send its request again on another connection after this failure. Such
     /// retries do not count as attempts. The number is 0 unless the provider has not processed the request.
-    pub fn stale_retries(&self, broken: TransportError) -> usize {
+    pub fn max_stale_retries(&self, broken: TransportError) -> usize {
         let is_stream =
             matches!(&self.session, UpstreamSession::Http2(session) if session.as_http2().is_some());
         let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;

@@ -72,7 +72,7 @@ impl WireFormat {
     /// cannot express. The request is built to find this out, so this is called only for requests with
     /// [`penstock_dialect::parameters::has_engine_constraint`].
     #[must_use]
-    pub fn unsupported_constraint(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
+    pub fn unsupported_constraint_error(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
         let wire_format = Self::for_request(offer, ask)?;
         let target = AttemptTarget {
             model: &offer.offer.name,

@@ -126,7 +126,7 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     // The limits belong to the key, for either secret.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
     let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
-    assert_eq!(grant.limiter().total_admitted_requests(), 4);
+    assert_eq!(grant.limiter().admitted_request_count(), 4);
     // Without an overlap the old secret is invalid at once, and so is the one before it.
     let (newest, _) =
         client(&running, &admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 0})).await.json());

@@ -46,7 +46,7 @@ async fn readiness_falls_while_draining_and_not_for_provider_failures() {
         (&status["ready"], &status["degraded_because"]),
         (&json!(true), &json!("no provider is healthy at the moment"))
     );
-    running.gateway.app.drain();
+    running.gateway.app.start_draining();
     assert_eq!(anyone.get("/readyz").await.text(), "draining\n");
 }
 
@@ -173,7 +173,7 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     let gateway = penstock::app::gateway::RunningGateway::start(old, Arc::new(move || read.lock().clone()))
         .await
         .unwrap();
-    let key = penstock::admin::keys::create_demo(&gateway.app).await.unwrap().1;
+    let key = penstock::admin::keys::create_demo_key(&gateway.app).await.unwrap().1;
     let client = Client { address: gateway.http_addresses[0], key };
     let admin = Client { address: gateway.admin, key: gateway.app.stores.admin_token.to_string() };
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});

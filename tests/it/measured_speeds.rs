@@ -125,12 +125,12 @@ async fn damaged_rows_are_no_reason_not_to_start() {
             }
         })
         .await;
-        let rows = store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows;
+        let rows = store.scan(StoreTable::Measurements, b"", None, 100).unwrap().rows;
         assert_eq!(rows.len(), 3, "an offer, a model and a grid zone");
         for row in rows {
             store
                 .apply(Transaction::new().put(
-                    StoreTable::Figures,
+                    StoreTable::Measurements,
                     row.key,
                     b"{\"v\":1,\"steady\":null}".to_vec(),
                 ))
@@ -144,7 +144,7 @@ async fn damaged_rows_are_no_reason_not_to_start() {
         None
     );
     // The present intensity of the grid may have been written already.
-    let rows = app.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows;
+    let rows = app.stores.store.scan(StoreTable::Measurements, b"", None, 100).unwrap().rows;
     assert!(rows.iter().all(|row| row.key == b"gFR" && row.value.len() > 40), "{rows:?}");
     asked(&again, "m", 1).await;
 }

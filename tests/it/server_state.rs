@@ -115,7 +115,7 @@ fn refused_values(values: RefusedValues) -> &'static str {
         RefusedValues::NestedFormat => "refused with a `format` other than text",
         RefusedValues::NotFloat => "refused unless it is `float`",
         RefusedValues::NotTrue => "refused unless it is `true`",
-        RefusedValues::SpokenModalities => "refused with a modality other than `text`",
+        RefusedValues::NonTextModalities => "refused with a modality other than `text`",
         RefusedValues::RunnerOptions => "refused with `num_predict`, `stop` or `format`",
         RefusedValues::Prewarm => "refused with `prewarm`",
         RefusedValues::BackgroundWindow => "refused unless `completion_window` is `soonest`",
@@ -161,7 +161,7 @@ fn page() -> String {
         write!(page, "\n## {title}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();
         for member in KNOWN_MEMBERS.iter().filter(|member| member.dialect == dialect) {
             let happens = match member.treatment {
-                MemberTreatment::Honoured => "honoured",
+                MemberTreatment::Supported => "honoured",
                 MemberTreatment::Harmless => "harmless: dropped, or passed to a provider that knows it",
                 MemberTreatment::Engine => "see the parameters of engines",
                 MemberTreatment::Refused(values) => refused_values(values),

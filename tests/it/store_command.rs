@@ -4,7 +4,7 @@
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Client, Provider};
 use penstock::config::{ConfigSource, settings};
-use penstock::storage::files::quota::QuotaLimits;
+use penstock::storage::files::quota::UploadLimits;
 use penstock::storage::files::{FileManager, FileOwner};
 use penstock::storage::stores::Stores;
 use penstock_batch::upload_form::UploadFields;
@@ -103,7 +103,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     let mut incoming = files
         .start_upload(
             key,
-            QuotaLimits {
+            UploadLimits {
                 max_total_bytes: 1 << 30,
                 max_key_bytes: 1 << 30,
                 min_free_bytes: 0,

@@ -152,18 +152,19 @@ async fn a_disconnect_ends_the_count_and_an_account_counts_one_at_a_time() {
     let counting = running.gateway.app.tokenizer_permits.clone();
     let long = chat_request(letters(24 << 20)).to_string();
     let first = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
-    until("the first to count", || counting.running_and_waiting() == (1, 0)).await;
+    until("the first to count", || counting.running_and_waiting_counts() == (1, 0)).await;
     let second = running.client.open("POST", COUNT, &[], long.as_bytes()).await;
-    until("the second to wait, though a permit is free", || counting.running_and_waiting() == (1, 1)).await;
+    until("the second to wait, though a permit is free", || counting.running_and_waiting_counts() == (1, 1))
+        .await;
     let made = running.admin().post("/admin/accounts", &json!({"id": "another"})).await;
     assert!(made.status < 300, "{}", made.text());
     let account = json!({"name": "theirs", "account": "another"});
     let theirs = running.key(&account).await.post(COUNT, &chat_request("word ".repeat(10_000))).await;
     assert_eq!(theirs.status, 200, "{}", theirs.text());
     drop(second);
-    until("the second to leave the queue", || counting.running_and_waiting() == (1, 0)).await;
+    until("the second to leave the queue", || counting.running_and_waiting_counts() == (1, 0)).await;
     drop(first);
-    until("the count to end", || counting.running_and_waiting() == (0, 0)).await;
+    until("the count to end", || counting.running_and_waiting_counts() == (0, 0)).await;
     until("the requests to end", || running.gateway.app.in_flight_exchanges() == 0).await;
 }
 

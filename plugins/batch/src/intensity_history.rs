@@ -60,7 +60,7 @@ impl IntensityHistory {
 
     /// Returns the intensity that was recorded in an hour since 1970.
     #[must_use]
-    pub fn at(&self, hour: u64) -> Option<IntensityRecord> {
+    pub fn intensity_at(&self, hour: u64) -> Option<IntensityRecord> {
         self.hours.get(&hour).copied()
     }
 }
@@ -85,8 +85,8 @@ mod tests {
             assert!(history.record(hour, grams(2)));
         }
         assert_eq!(history.hours.len() as u64, HISTORY_HOURS);
-        assert_eq!((history.at(NOW + 52), history.at(NOW + 51)), (Some(grams(2)), None));
-        assert_eq!(history.at(NOW + 99), Some(grams(2)));
+        assert_eq!((history.intensity_at(NOW + 52), history.intensity_at(NOW + 51)), (Some(grams(2)), None));
+        assert_eq!(history.intensity_at(NOW + 99), Some(grams(2)));
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let mut history = IntensityHistory::default();
         history.record(NOW + 5, grams(5));
         assert!(history.record(NOW, grams(1)));
-        assert_eq!((history.at(NOW), history.at(NOW + 5)), (Some(grams(1)), None));
+        assert_eq!((history.intensity_at(NOW), history.intensity_at(NOW + 5)), (Some(grams(1)), None));
         assert!(!history.record(NOW, grams(1)));
     }
 

@@ -109,14 +109,14 @@ pub struct LineCounts {
 impl LineCounts {
     /// Returns the number of lines that have a result.
     #[must_use]
-    pub const fn finished(&self) -> u32 {
+    pub const fn finished_count(&self) -> u32 {
         self.completed.saturating_add(self.failed)
     }
 
     /// Returns the number of pending lines.
     #[must_use]
-    pub const fn pending(&self) -> u32 {
-        let ended = self.finished().saturating_add(self.cancelled).saturating_add(self.expired);
+    pub const fn pending_count(&self) -> u32 {
+        let ended = self.finished_count().saturating_add(self.cancelled).saturating_add(self.expired);
         self.total.saturating_sub(ended)
     }
 }
@@ -169,7 +169,7 @@ impl BatchLifecycle {
 
     /// Counts the result of a line; the last one completes the batch. Returns false if no line was pending.
     pub fn finish_line(&mut self, good: bool, now: u64) -> bool {
-        if self.state != LifecycleState::InProgress || self.counts.pending() == 0 {
+        if self.state != LifecycleState::InProgress || self.counts.pending_count() == 0 {
             return false;
         }
         if good {
@@ -177,7 +177,7 @@ impl BatchLifecycle {
         } else {
             self.counts.failed += 1;
         }
-        if self.counts.pending() == 0 {
+        if self.counts.pending_count() == 0 {
             self.state = LifecycleState::Completed;
             self.times.completed = Some(now);
         }
@@ -185,11 +185,11 @@ impl BatchLifecycle {
     }
 
     /// Ends the batch before its last line; existing results remain. Returns false if it had already ended.
-    pub fn end(&mut self, why: EndReason, now: u64) -> bool {
+    pub fn end_early(&mut self, why: EndReason, now: u64) -> bool {
         if self.state.is_final() {
             return false;
         }
-        let left = self.counts.pending();
+        let left = self.counts.pending_count();
         match why {
             EndReason::Expired => self.counts.expired = left,
             _ => self.counts.cancelled = left,

@@ -29,7 +29,7 @@ pub(crate) struct CatalogEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelMatch {
     /// Id of a model.
-    Known,
+    ModelId,
     /// Alias of the model with this id.
     Alias(String),
     /// Name that is neither the id nor an alias of a model in the catalogue.
@@ -87,7 +87,7 @@ impl Catalog {
     pub fn classify_name(&self, name: &str) -> ModelMatch {
         match self.resolve(name) {
             None => ModelMatch::Unknown,
-            Some(card) if card.id == name => ModelMatch::Known,
+            Some(card) if card.id == name => ModelMatch::ModelId,
             Some(card) => ModelMatch::Alias(card.id.clone()),
         }
     }

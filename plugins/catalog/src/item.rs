@@ -7,7 +7,7 @@
 
 use crate::meta::{ItemDetail, meta_json, with_meta};
 use crate::model::{CatalogModel, CatalogPrice};
-use crate::object::JsonObject;
+use crate::object::JsonObjectBuilder;
 use crate::pattern::AliasPattern;
 use penstock_core::calendar::format_rfc3339;
 use rust_decimal::Decimal;
@@ -25,13 +25,13 @@ pub fn serialize_item(model: &CatalogModel, name: &str, detail: ItemDetail) -> V
     let item = item_json(model, alias);
     match detail {
         ItemDetail::Plain => item,
-        ItemDetail::Meta => with_meta(&item, &meta_of(model, alias)),
+        ItemDetail::Meta => with_meta(&item, &model_meta_json(model, alias)),
     }
     .into_bytes()
 }
 
 /// Returns the `_meta` object of a model, or of one of its aliases.
-pub(crate) fn meta_of(model: &CatalogModel, alias: Option<&str>) -> String {
+pub(crate) fn model_meta_json(model: &CatalogModel, alias: Option<&str>) -> String {
     meta_json(model, &display_name(model, alias), max_output_tokens(model))
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     let (display, most) = (display_name(model, alias), max_output_tokens(model));
     let usual = || model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
     let owner = model.owned_by.as_deref().unwrap_or_else(usual);
-    let mut object = JsonObject::new();
+    let mut object = JsonObjectBuilder::new();
     object.add_text("id", id);
     object.add_text("object", "model");
     object.add_json("created", &model.created.to_string());
@@ -74,11 +74,11 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     if alias.is_some() {
         object.add_text("alias_of", &model.id);
     }
-    let mut architecture = JsonObject::new();
+    let mut architecture = JsonObjectBuilder::new();
     architecture.add_strings("input_modalities", &model.input_modalities);
     architecture.add_strings("output_modalities", &model.output_modalities);
     object.add_json("architecture", &architecture.finish());
-    let mut top = JsonObject::new();
+    let mut top = JsonObjectBuilder::new();
     top.add_json("context_length", &model.context_length.to_string());
     top.add_json("max_completion_tokens", &most.to_string());
     object.add_json("top_provider", &top.finish());
@@ -87,7 +87,7 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
 
 fn pricing(price: &CatalogPrice) -> String {
     let (input, output) = (per_token(price.input), per_token(price.output));
-    let mut object = JsonObject::new();
+    let mut object = JsonObjectBuilder::new();
     object.add_json("input", &input);
     object.add_json("output", &output);
     object.add_json("cached_input", &per_token(price.cached_input));

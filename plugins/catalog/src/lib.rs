@@ -16,6 +16,6 @@ pub use catalog::{Catalog, ModelMatch};
 pub use item::serialize_item;
 pub use meta::ItemDetail;
 pub use model::{CatalogModel, CatalogPrice, LifecycleStage};
-pub use page::LiveFigures;
+pub use page::LastHourFigures;
 pub use pattern::AliasPattern;
-pub use query::{CatalogQuery, SortOrder, parse_detail};
+pub use query::{CatalogQuery, SortOrder, parse_item_detail};

@@ -1,7 +1,7 @@
 //! `_meta`: capabilities and prices of a model in the form that integrations of other hosted services read.
 
 use crate::model::{CatalogModel, CatalogPrice};
-use crate::object::JsonObject;
+use crate::object::JsonObjectBuilder;
 use penstock_core::{ModelKind, WorkUnit};
 use rust_decimal::Decimal;
 
@@ -23,7 +23,7 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
 
 /// Serializes the `_meta` object of a model.
 pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
-    let mut object = JsonObject::new();
+    let mut object = JsonObjectBuilder::new();
     object.add_text("type", model.kind.spec().catalog_type);
     object.add_text("display_name", display);
     object.add_strings("input_modalities", &model.input_modalities);
@@ -45,7 +45,7 @@ fn capabilities(model: &CatalogModel) -> String {
     let takes = |name: &str| chat && model.supported_parameters.iter().any(|parameter| parameter == name);
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
-    let mut object = JsonObject::new();
+    let mut object = JsonObjectBuilder::new();
     object.add_bool("streaming", chat || model.kind == ModelKind::Speech);
     object.add_bool("function_calling", takes("tools"));
     object.add_bool("vision", chat && reads("image"));
@@ -79,7 +79,7 @@ fn pricing(kind: ModelKind, price: Option<&CatalogPrice>) -> String {
     let unit = kind.spec().unit;
     let input = price.filter(|_| matches!(unit, WorkUnit::GeneratedTokens | WorkUnit::InputTokens));
     let output = price.filter(|_| unit == WorkUnit::GeneratedTokens);
-    let mut object = JsonObject::new();
+    let mut object = JsonObjectBuilder::new();
     object.add_json("input_cost_per_million_eur", &cost(input.map(|price| price.input)));
     object.add_json("output_cost_per_million_eur", &cost(output.map(|price| price.output)));
     object.add_json("cache_read_cost_per_million_eur", &cost(input.map(|price| price.cached_input)));

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 /// JSON object under construction.
-pub(crate) struct JsonObject(String);
+pub(crate) struct JsonObjectBuilder(String);
 
-impl JsonObject {
+impl JsonObjectBuilder {
     pub(crate) fn new() -> Self {
         Self("{".to_owned())
     }

@@ -1,7 +1,7 @@
 //! A page of the catalogue: filter, sort, cut, serialize.
 
 use crate::catalog::{Catalog, CatalogEntry};
-use crate::item::meta_of;
+use crate::item::model_meta_json;
 use crate::meta::{ItemDetail, with_meta};
 use crate::model::CatalogModel;
 use crate::query::{CatalogQuery, PageStart, SortOrder};
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Live figures of a model over the last hour; `None` if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LiveFigures {
+pub struct LastHourFigures {
     /// Output tokens per second.
     pub throughput: Option<f64>,
     /// Seconds to the first token.
@@ -35,11 +35,11 @@ impl Catalog {
     /// # Errors
     /// Returns 400 if a cursor is not an item of the list: starting again from the beginning would make a client loop
     /// forever.
-    pub fn page(
+    pub fn serialize_page(
         &self,
         query: &CatalogQuery,
         may_see: &dyn Fn(&CatalogModel) -> bool,
-        figures: &dyn Fn(&str) -> LiveFigures,
+        figures: &dyn Fn(&str) -> LastHourFigures,
     ) -> Result<Vec<u8>, ApiError> {
         let seen = |entry: &&CatalogEntry| matches(&entry.model, query) && may_see(&entry.model);
         let mut chosen: Vec<&CatalogEntry> = self.entries.iter().filter(seen).collect();
@@ -77,7 +77,7 @@ impl<'c> PageItem<'c> {
             ItemDetail::Plain => Cow::Borrowed(self.json),
             ItemDetail::Meta => {
                 let alias = Some(self.id).filter(|id| *id != self.entry.model.id);
-                Cow::Owned(with_meta(self.json, &meta_of(&self.entry.model, alias)))
+                Cow::Owned(with_meta(self.json, &model_meta_json(&self.entry.model, alias)))
             }
         }
     }
@@ -90,7 +90,7 @@ fn matches(model: &CatalogModel, query: &CatalogQuery) -> bool {
         && (query.lifecycle.is_empty() || query.lifecycle.contains(&model.lifecycle))
 }
 
-fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LiveFigures) {
+fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -> LastHourFigures) {
     let price = |entry: &&CatalogEntry| -> Option<Decimal> {
         let price = entry.model.price?;
         price.input.checked_add(price.output)
@@ -98,8 +98,10 @@ fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -
     // Equal items are ordered by id: the following sorts are stable.
     entries.sort_unstable_by(|a, b| a.model.id.cmp(&b.model.id));
     match sort {
-        SortOrder::PriceUp => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),
-        SortOrder::PriceDown => entries.sort_by_key(|entry| (price(entry).is_none(), Reverse(price(entry)))),
+        SortOrder::PriceAscending => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),
+        SortOrder::PriceDescending => {
+            entries.sort_by_key(|entry| (price(entry).is_none(), Reverse(price(entry))))
+        }
         SortOrder::Context => entries.sort_by_key(|entry| Reverse(entry.model.context_length)),
         SortOrder::Newest => entries.sort_by_key(|entry| Reverse(entry.model.created)),
         SortOrder::Latency => sort_by_figure(entries, |entry| figures(&entry.model.id).latency),

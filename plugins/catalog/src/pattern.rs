@@ -60,7 +60,7 @@ impl AliasPattern {
     /// Returns a realistic name that both patterns match, or `None`. Two patterns without a fixed start and end, such
     /// as `*opus*` and `*haiku*`, both match `opushaiku`, but no client uses such a name: such pairs are not compared.
     #[must_use]
-    pub fn common_match(&self, other: &Self) -> Option<String> {
+    pub fn common_matching_name(&self, other: &Self) -> Option<String> {
         if self.is_loose() && other.is_loose() {
             return None;
         }
@@ -152,13 +152,17 @@ mod tests {
         for (one, other) in
             [("claude-*", "*sonnet*"), ("claude-*", "claude-s*"), ("*-4", "gpt*"), ("*", "a*")]
         {
-            let name = pattern(one).common_match(&pattern(other)).unwrap();
+            let name = pattern(one).common_matching_name(&pattern(other)).unwrap();
             assert!(pattern(one).matches(&name) && pattern(other).matches(&name), "{one} {other}: {name}");
         }
         for (one, other) in [("claude-*", "gpt-*"), ("*-4", "*-5"), ("*opus*", "*haiku*"), ("a*b", "a*c")] {
-            assert_eq!(pattern(one).common_match(&pattern(other)), None, "{one} {other}");
+            assert_eq!(pattern(one).common_matching_name(&pattern(other)), None, "{one} {other}");
         }
         let long = pattern(&format!("{}*", "a".repeat(1 << 9)));
-        assert_eq!(long.common_match(&pattern(&format!("*{}", "a".repeat(1 << 9)))), None, "not looked for");
+        assert_eq!(
+            long.common_matching_name(&pattern(&format!("*{}", "a".repeat(1 << 9)))),
+            None,
+            "not looked for"
+        );
     }
 }

@@ -20,9 +20,9 @@ const KNOWN_MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "sc
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortOrder {
     /// Input plus output price, lowest first.
-    PriceUp,
+    PriceAscending,
     /// Input plus output price, highest first.
-    PriceDown,
+    PriceDescending,
     /// Context window, largest first.
     Context,
     /// Tokens per second over the last hour, highest first.
@@ -39,8 +39,8 @@ pub enum SortOrder {
 impl SortOrder {
     /// All seven orders.
     pub const ALL: [Self; 7] = [
-        Self::PriceUp,
-        Self::PriceDown,
+        Self::PriceAscending,
+        Self::PriceDescending,
         Self::Context,
         Self::Throughput,
         Self::Latency,
@@ -52,8 +52,8 @@ impl SortOrder {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::PriceUp => "pricing-low-to-high",
-            Self::PriceDown => "pricing-high-to-low",
+            Self::PriceAscending => "pricing-low-to-high",
+            Self::PriceDescending => "pricing-high-to-low",
             Self::Context => "context-high-to-low",
             Self::Throughput => "throughput-high-to-low",
             Self::Latency => "latency-low-to-high",
@@ -165,7 +165,7 @@ impl CatalogQuery {
 ///
 /// # Errors
 /// Returns 400 if the value of `include_meta` is invalid.
-pub fn parse_detail(query: &str) -> Result<ItemDetail, ApiError> {
+pub fn parse_item_detail(query: &str) -> Result<ItemDetail, ApiError> {
     let mut detail = ItemDetail::Plain;
     for (name, value) in percent::query_parameters(query) {
         let value = percent::decode_form(value).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Catalogue pages: filters, orders, cursors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LiveFigures};
+use penstock_catalog::{Catalog, CatalogModel, CatalogPrice, CatalogQuery, LastHourFigures};
 use penstock_core::{ApiError, ErrorCode};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -49,18 +49,18 @@ fn catalog() -> Catalog {
     Catalog::new(models).unwrap()
 }
 
-fn figures(id: &str) -> LiveFigures {
+fn figures(id: &str) -> LastHourFigures {
     match id {
-        "alpha" => LiveFigures { throughput: Some(10.0), latency: Some(0.1), popularity: Some(1.0) },
-        "bravo" => LiveFigures { throughput: Some(90.0), latency: Some(0.9), popularity: Some(9.0) },
-        "charlie" => LiveFigures { latency: Some(0.5), throughput: Some(f64::NAN), popularity: None },
-        _ => LiveFigures::default(),
+        "alpha" => LastHourFigures { throughput: Some(10.0), latency: Some(0.1), popularity: Some(1.0) },
+        "bravo" => LastHourFigures { throughput: Some(90.0), latency: Some(0.9), popularity: Some(9.0) },
+        "charlie" => LastHourFigures { latency: Some(0.5), throughput: Some(f64::NAN), popularity: None },
+        _ => LastHourFigures::default(),
     }
 }
 
 fn page(query: &str) -> Value {
     let query = CatalogQuery::parse(query).unwrap();
-    serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
+    serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
 }
 
 fn ids(page: &Value) -> Vec<&str> {
@@ -70,7 +70,7 @@ fn ids(page: &Value) -> Vec<&str> {
 fn refusal(query: &str) -> ApiError {
     match CatalogQuery::parse(query) {
         Err(refusal) => refusal,
-        Ok(query) => catalog().page(&query, &|_| true, &figures).unwrap_err(),
+        Ok(query) => catalog().serialize_page(&query, &|_| true, &figures).unwrap_err(),
     }
 }
 
@@ -147,7 +147,7 @@ fn the_page_has_a_hundred_items_by_default() {
     let models = (0..1_200).map(|n| CatalogModel::new(format!("model-{n:04}"))).collect();
     let catalog = Catalog::new(models).unwrap();
     let count = |query: &str| {
-        let page = catalog.page(&CatalogQuery::parse(query).unwrap(), &|_| true, &figures).unwrap();
+        let page = catalog.serialize_page(&CatalogQuery::parse(query).unwrap(), &|_| true, &figures).unwrap();
         ids(&serde_json::from_slice(&page).unwrap()).len()
     };
     assert_eq!(count(""), 100);
@@ -212,7 +212,8 @@ fn aliases_stand_behind_the_models_as_items_of_their_own() {
     assert_eq!(ids(&listed), expected);
     assert_eq!(listed["total_count"], 7);
     let query = CatalogQuery::parse("").unwrap().with_aliases();
-    let again: Value = serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap();
+    let again: Value =
+        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap();
     assert_eq!(again, listed);
     assert_eq!(ids(&page("include_aliases=1&supported_parameters=tools")), ["alpha", "claude-a", "claude-b"]);
     assert_eq!(ids(&page("include_aliases=1&after_id=claude-a")), ["claude-b"]);
@@ -254,7 +255,7 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
     }
     assert!(catalog.resolve("").is_none());
     let query = CatalogQuery::parse("").unwrap().with_aliases();
-    let listed = catalog.page(&query, &|_| true, &|_| LiveFigures::default()).unwrap();
+    let listed = catalog.serialize_page(&query, &|_| true, &|_| LastHourFigures::default()).unwrap();
     let listed: Value = serde_json::from_slice(&listed).unwrap();
     assert_eq!(
         ids(&listed),
@@ -302,7 +303,7 @@ proptest! {
         let sort = penstock_catalog::SortOrder::ALL[sort].name();
         let read = |query: String| -> Value {
             let query = CatalogQuery::parse(&query).unwrap().with_aliases();
-            serde_json::from_slice(&catalog.page(&query, &|_| true, &figures).unwrap()).unwrap()
+            serde_json::from_slice(&catalog.serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
         };
         let whole = read(format!("sort={sort}&limit=1000"));
         let mut seen: Vec<String> = Vec::new();
@@ -330,7 +331,7 @@ proptest! {
     #[test]
     fn any_query_string_is_a_page_or_a_refusal(query in ".{0,80}") {
         if let Ok(query) = CatalogQuery::parse(&query) {
-            let _ = catalog().page(&query, &|_| true, &figures);
+            let _ = catalog().serialize_page(&query, &|_| true, &figures);
         }
     }
 }
@@ -339,12 +340,12 @@ proptest! {
 fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
     let only = |query: &str, id: &'static str| {
         let query = CatalogQuery::parse(query)?;
-        catalog().page(&query, &|model| model.id == id, &figures)
+        catalog().serialize_page(&query, &|model| model.id == id, &figures)
     };
     let all: Value = serde_json::from_slice(&only("", "nobody").unwrap()).unwrap();
     assert_eq!((all["data"].as_array().unwrap().len(), &all["total_count"]), (0, &0.into()));
     let whole: Value = serde_json::from_slice(
-        &catalog().page(&CatalogQuery::parse("").unwrap(), &|_| true, &figures).unwrap(),
+        &catalog().serialize_page(&CatalogQuery::parse("").unwrap(), &|_| true, &figures).unwrap(),
     )
     .unwrap();
     let id: &'static str = whole["data"][0]["id"].as_str().unwrap().to_owned().leak();
@@ -360,7 +361,7 @@ fn objects_hidden_from_a_key_are_neither_counted_nor_cursors() {
 fn meta_is_there_when_it_is_asked_for() {
     let page = |query: &str| -> Value {
         let query = CatalogQuery::parse(query).unwrap();
-        serde_json::from_slice(&catalog().page(&query, &|_| true, &figures).unwrap()).unwrap()
+        serde_json::from_slice(&catalog().serialize_page(&query, &|_| true, &figures).unwrap()).unwrap()
     };
     for (query, there) in [
         ("", false),
@@ -378,10 +379,10 @@ fn meta_is_there_when_it_is_asked_for() {
     }
     assert!(
         CatalogQuery::parse("include_meta=yes").is_err()
-            && penstock_catalog::parse_detail("include_meta=yes").is_err()
+            && penstock_catalog::parse_item_detail("include_meta=yes").is_err()
     );
     assert_eq!(
-        penstock_catalog::parse_detail("limit=no&include_meta=true").unwrap(),
+        penstock_catalog::parse_item_detail("limit=no&include_meta=true").unwrap(),
         penstock_catalog::ItemDetail::Meta
     );
 }

@@ -42,7 +42,7 @@ pub enum Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     /// Message that an action was completed.
-    Done,
+    Success,
     /// Warning about a problem that needs attention.
     Warning,
     /// Message that an action was refused.
@@ -54,7 +54,7 @@ impl NoticeKind {
     #[must_use]
     pub const fn class(self) -> &'static str {
         match self {
-            Self::Done => "done",
+            Self::Success => "done",
             Self::Warning => "warning",
             Self::Error => "error",
         }
@@ -230,7 +230,7 @@ impl Table {
 }
 
 /// Prefix of the names of typed values in the form that chooses the language.
-pub const TYPED_PREFIX: &str = "typed_";
+pub const TYPED_VALUE_PREFIX: &str = "typed_";
 /// Hidden field with the version of the object that a form changes.
 const VERSION_FIELD: &str = "version";
 
@@ -298,9 +298,10 @@ impl Form {
             } else if field.value.trim() != other.value {
                 field.error = match &*other.value {
                     "" => "This field is empty now in the stored version.".into(),
-                    value => {
-                        Text::with("The stored version has {0} here now.", [other.kind.shown_value(value)])
-                    }
+                    value => Text::with_values(
+                        "The stored version has {0} here now.",
+                        [other.kind.shown_value(value)],
+                    ),
                 };
             }
         }
@@ -316,7 +317,7 @@ impl Form {
     /// Returns the typed values by the names of their fields, except passwords, if they are not stored.
     pub(crate) fn typed_values(&self) -> Vec<(String, &str)> {
         let fields = self.fields.iter().filter(|field| self.is_restored && field.kind != FieldKind::Password);
-        fields.map(|field| (format!("{TYPED_PREFIX}{}", field.name), field.value.as_str())).collect()
+        fields.map(|field| (format!("{TYPED_VALUE_PREFIX}{}", field.name), field.value.as_str())).collect()
     }
 
     fn focus_first_error(&mut self) {
@@ -340,7 +341,7 @@ impl Form {
                 field.value.clone_from(value);
             }
             if let Some((_, why)) = refused.iter().find(|(name, _)| *name == field.name) {
-                field.error = Text::refusal(why);
+                field.error = Text::from_refusal(why);
             }
         }
         self.focus_first_error();

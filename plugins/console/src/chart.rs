@@ -1,6 +1,6 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
-use crate::format::{format_rounded, scale_of};
+use crate::format::{format_rounded, unit_scale};
 use crate::language::Language;
 use crate::text::Text;
 use std::borrow::Cow;
@@ -90,10 +90,10 @@ impl Panel {
     /// Lines of the vertical axis with their values.
     pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
         // All values of an axis have the same prefix of the unit.
-        let (scale, name) = scale_of(end, unit);
+        let (scale, name) = unit_scale(end, unit);
         let mark = |part: f64| ChartMark {
             x: String::new(),
-            y: position(self.bottom - part * (self.bottom - self.top)),
+            y: format_position(self.bottom - part * (self.bottom - self.top)),
             text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
             is_wide_only: false,
         };
@@ -105,8 +105,8 @@ impl Panel {
         let step = labels.len().div_ceil(MAX_LABELS).max(1);
         let shown = labels.iter().enumerate().step_by(step).enumerate();
         let marks = shown.map(|(number, (index, label))| ChartMark {
-            x: position(center_of(index, labels.len())),
-            y: position(self.bottom + TICK_OFFSET),
+            x: format_position(bar_center(index, labels.len())),
+            y: format_position(self.bottom + TICK_OFFSET),
             text: label.render(language).into_owned(),
             is_wide_only: number % 2 == 1,
         });
@@ -115,13 +115,13 @@ impl Panel {
 }
 
 /// Width of the slot of one of `bars` bars.
-pub(crate) fn slot_of(bars: usize) -> f64 {
+pub(crate) fn slot_width(bars: usize) -> f64 {
     WIDTH / count(bars.max(1))
 }
 
 /// Returns the horizontal center of the bar with this index, of `bars` bars.
-pub(crate) fn center_of(index: usize, bars: usize) -> f64 {
-    slot_of(bars) * (count(index) + 0.5)
+pub(crate) fn bar_center(index: usize, bars: usize) -> f64 {
+    slot_width(bars) * (count(index) + 0.5)
 }
 
 /// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
@@ -140,7 +140,7 @@ pub(crate) fn axis_end(maximum: f64) -> f64 {
 /// Returns a rounded quantity, with its exact value if it differs.
 pub(crate) fn exact_quantity(value: f64, unit: &'static str, language: Language) -> String {
     let rounded = Text::Quantity(value, unit).render(language).into_owned();
-    let exact = Text::exact(value, unit).render(language).into_owned();
+    let exact = Text::exact_number(value, unit).render(language).into_owned();
     if rounded == exact { rounded } else { format!("{rounded} ({exact})") }
 }
 
@@ -165,14 +165,14 @@ impl BarAxis {
     }
 
     /// Returns the lines of the axis: at zero, the ends, and the middle if there are no negative values.
-    fn lines_in(self, panel: Panel, unit: &'static str, language: Language) -> Vec<ChartMark> {
+    fn axis_lines_in(self, panel: Panel, unit: &'static str, language: Language) -> Vec<ChartMark> {
         if self.below <= 0.0 {
             return panel.lines(self.above, unit, language);
         }
-        let (scale, name) = scale_of(self.above.max(self.below), unit);
+        let (scale, name) = unit_scale(self.above.max(self.below), unit);
         let mark = |value: f64| ChartMark {
             x: String::new(),
-            y: position(self.zero_in(panel) - value.signum() * self.height_in(panel, value.abs())),
+            y: format_position(self.zero_in(panel) - value.signum() * self.height_in(panel, value.abs())),
             text: Text::Exact(format_rounded(value / scale), name).render(language).into_owned(),
             is_wide_only: false,
         };
@@ -228,7 +228,7 @@ impl BarChart {
     /// Segments of all bars in a panel.
     pub(crate) fn segments_in(&self, panel: Panel, language: Language) -> Vec<ChartSegment> {
         let (axis, bars) = (self.axis(), self.labels.len());
-        let width = (slot_of(bars) * 0.85).min(MAX_BAR);
+        let width = (slot_width(bars) * 0.85).min(MAX_BAR);
         let mut segments = Vec::new();
         for (index, label) in self.labels.iter().enumerate() {
             let (mut top, mut bottom) = (axis.zero_in(panel), axis.zero_in(panel));
@@ -245,10 +245,10 @@ impl BarChart {
                     bottom += height;
                 }
                 segments.push(ChartSegment {
-                    x: position(center_of(index, bars) - width / 2.0),
-                    y: position(y),
-                    width: position(width),
-                    height: position(height),
+                    x: format_position(bar_center(index, bars) - width / 2.0),
+                    y: format_position(y),
+                    width: format_position(width),
+                    height: format_position(height),
                     colour: number % COLOURS,
                     title: format!(
                         "{}, {}: {}",
@@ -265,12 +265,12 @@ impl BarChart {
     /// Returns the lines of the vertical axis with their values.
     #[must_use]
     pub fn lines(&self, language: Language) -> Vec<ChartMark> {
-        self.lines_in(Self::PANEL, language)
+        self.axis_lines_in(Self::PANEL, language)
     }
 
     /// Lines of the vertical axis of a panel.
-    pub(crate) fn lines_in(&self, panel: Panel, language: Language) -> Vec<ChartMark> {
-        self.axis().lines_in(panel, self.unit, language)
+    pub(crate) fn axis_lines_in(&self, panel: Panel, language: Language) -> Vec<ChartMark> {
+        self.axis().axis_lines_in(panel, self.unit, language)
     }
 
     /// Returns the labels of the horizontal axis; if there are many bars, not every bar has one.
@@ -296,7 +296,7 @@ impl BarChart {
         let total: f64 = (0..self.labels.len()).map(|index| self.sum(index)).sum();
         let (first, last) = (self.labels.first().cloned(), self.labels.last().cloned());
         let figure = |amount| Text::Quantity(amount, self.unit);
-        let description = Text::with(
+        let description = Text::with_values(
             "{0}: {1} from {2} to {3}, at most {4} in one bar",
             [
                 self.title.clone(),
@@ -310,7 +310,7 @@ impl BarChart {
     }
 }
 
-pub(crate) fn position(number: f64) -> String {
+pub(crate) fn format_position(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

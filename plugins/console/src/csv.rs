@@ -15,11 +15,11 @@ pub struct CsvStyle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvStyleError {
     /// Separator that is not supported.
-    Separator,
+    UnsupportedSeparator,
     /// Decimal mark that is not supported.
-    Decimal,
+    UnsupportedDecimalSeparator,
     /// The same character for the separator and the decimal mark.
-    Same,
+    SameCharacter,
 }
 
 impl CsvStyleError {
@@ -27,8 +27,8 @@ impl CsvStyleError {
     #[must_use]
     pub const fn parameter(self) -> &'static str {
         match self {
-            Self::Separator => "separator",
-            Self::Decimal | Self::Same => "decimal",
+            Self::UnsupportedSeparator => "separator",
+            Self::UnsupportedDecimalSeparator | Self::SameCharacter => "decimal",
         }
     }
 
@@ -36,9 +36,9 @@ impl CsvStyleError {
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
-            Self::Separator => "separator: expected `,`, `;` or `tab`",
-            Self::Decimal => "decimal: expected `.` or `,`",
-            Self::Same => "decimal: expected another character than the separator",
+            Self::UnsupportedSeparator => "separator: expected `,`, `;` or `tab`",
+            Self::UnsupportedDecimalSeparator => "decimal: expected `.` or `,`",
+            Self::SameCharacter => "decimal: expected another character than the separator",
         }
     }
 }
@@ -58,17 +58,17 @@ impl CsvStyle {
         let decimal = match decimal {
             None | Some(".") => '.',
             Some(",") => ',',
-            Some(_) => return Err(CsvStyleError::Decimal),
+            Some(_) => return Err(CsvStyleError::UnsupportedDecimalSeparator),
         };
         let separator = match separator {
             None if decimal == ',' => b';',
             None | Some(",") => b',',
             Some(";") => b';',
             Some("tab" | "\t") => b'\t',
-            Some(_) => return Err(CsvStyleError::Separator),
+            Some(_) => return Err(CsvStyleError::UnsupportedSeparator),
         };
         if char::from(separator) == decimal {
-            Err(CsvStyleError::Same)
+            Err(CsvStyleError::SameCharacter)
         } else {
             Ok(Self { separator, decimal })
         }
@@ -117,7 +117,7 @@ impl CsvTable {
     }
 
     /// Adds a row with the JSON members of the columns; a missing member is an empty cell.
-    pub fn add(&mut self, row: &Value) {
+    pub fn add_row(&mut self, row: &Value) {
         let style = self.style;
         let cells = self.columns.iter().map(|(name, is_number)| match row.get(name) {
             None | Some(Value::Null) => String::new(),
@@ -156,7 +156,7 @@ mod tests {
 
     fn table(style: CsvStyle, rows: &[Value]) -> String {
         let mut table = CsvTable::new(style, COLUMNS.to_vec());
-        rows.iter().for_each(|row| table.add(row));
+        rows.iter().for_each(|row| table.add_row(row));
         table.into_text()
     }
 
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn the_separator_and_the_decimal_mark_differ() {
-        assert_eq!(CsvStyle::parse(Some(","), Some(",")), Err(CsvStyleError::Same));
-        assert_eq!(CsvStyle::parse(Some("|"), None), Err(CsvStyleError::Separator));
-        assert_eq!(CsvStyle::parse(None, Some("'")), Err(CsvStyleError::Decimal));
+        assert_eq!(CsvStyle::parse(Some(","), Some(",")), Err(CsvStyleError::SameCharacter));
+        assert_eq!(CsvStyle::parse(Some("|"), None), Err(CsvStyleError::UnsupportedSeparator));
+        assert_eq!(CsvStyle::parse(None, Some("'")), Err(CsvStyleError::UnsupportedDecimalSeparator));
         assert!(CsvStyle::parse(Some("tab"), Some(",")).is_ok());
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn group_thousands(whole: &str) -> String {
 /// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point:
 /// `1.25 MWh` for 1 250 kWh.
 #[must_use]
-pub fn quantity(number: f64, unit: &'static str) -> String {
+pub fn format_quantity(number: f64, unit: &'static str) -> String {
     let (text, name) = quantity_parts(number, unit);
     if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
 }
@@ -56,12 +56,12 @@ pub fn quantity(number: f64, unit: &'static str) -> String {
 /// Returns the number and the unit of a quantity, with the prefix that leaves one to three digits before the decimal
 /// point.
 pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
-    let (scale, name) = scale_of(number, unit);
+    let (scale, name) = unit_scale(number, unit);
     (format_rounded(number / scale), name)
 }
 
 /// Returns the divisor and the unit that leave one to three digits of a number before the decimal point.
-pub(crate) fn scale_of(number: f64, unit: &'static str) -> (f64, &'static str) {
+pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str) {
     let scales: &[(f64, &'static str)] = match unit {
         "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
         "g" => &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")],
@@ -99,7 +99,7 @@ pub(crate) fn format_exact(number: f64) -> String {
 }
 
 /// Formats a time in RFC 3339; a text in another format is returned unchanged.
-pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
+pub(crate) fn format_timestamp(text: &str, language: Language) -> Cow<'_, str> {
     let parts = text.strip_suffix('Z').and_then(|text| text.split_once('T')).and_then(|(day, time)| {
         let (year, rest) = day.split_once('-')?;
         let (month, date) = rest.split_once('-')?;
@@ -175,7 +175,7 @@ mod tests {
             (4_560_000.0, "", "4.56\u{202f}M"),
             (3.5, "EUR", "3.5\u{202f}EUR"),
         ] {
-            assert_eq!(quantity(number, unit), text);
+            assert_eq!(format_quantity(number, unit), text);
         }
     }
 }

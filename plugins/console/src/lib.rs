@@ -21,9 +21,11 @@ mod texts;
 
 pub use self::csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable, csv_record, escape_formula};
 pub use asset::{Asset, find_asset};
-pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, TYPED_PREFIX, Table, Tile};
+pub use block::{
+    Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, TYPED_VALUE_PREFIX, Table, Tile,
+};
 pub use chart::{BarChart, ChartSeries};
-pub use format::{format_rounded, quantity, unix_time_text};
+pub use format::{format_quantity, format_rounded, unix_time_text};
 pub use language::Language;
 pub use line_chart::{LineChart, LineChartKind};
 pub use page::{NavLink, Page, SignedInUser};

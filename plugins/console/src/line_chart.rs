@@ -1,8 +1,8 @@
 //! Plot of two panels with the same times: lines of a measured value above, bars of requests below.
 
 use crate::chart::{
-    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, center_of, exact_quantity,
-    position, slot_of,
+    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, bar_center, exact_quantity,
+    format_position, slot_width,
 };
 use crate::language::Language;
 use crate::text::Text;
@@ -116,7 +116,7 @@ impl LineChart {
     #[must_use]
     pub fn lines(&self) -> Vec<ChartLine> {
         let (end, bars) = (self.axis_end(), self.times.len());
-        let half = slot_of(bars) / 2.0;
+        let half = slot_width(bars) / 2.0;
         let mut lines = Vec::new();
         for (number, series) in self.values.iter().enumerate() {
             let mut points = String::new();
@@ -125,10 +125,11 @@ impl LineChart {
                 if next.is_some_and(|next| next != index) {
                     lines.push(ChartLine { colour: number % COLOURS, points: std::mem::take(&mut points) });
                 }
-                let (x, y) = (center_of(index, bars), position(LINES.bottom - LINES.height_of(value, end)));
+                let (x, y) =
+                    (bar_center(index, bars), format_position(LINES.bottom - LINES.height_of(value, end)));
                 for x in [x - half, x + half] {
                     let gap = if points.is_empty() { "" } else { " " };
-                    points.push_str(&format!("{gap}{},{y}", position(x)));
+                    points.push_str(&format!("{gap}{},{y}", format_position(x)));
                 }
                 next = Some(index + 1);
             }
@@ -149,8 +150,8 @@ impl LineChart {
                 let hour = self.times.get(index).map(|hour| hour.render(language)).unwrap_or_default();
                 points.push(ChartPoint {
                     colour: number % COLOURS,
-                    x: position(center_of(index, self.times.len())),
-                    y: position(LINES.bottom - LINES.height_of(value, end)),
+                    x: format_position(bar_center(index, self.times.len())),
+                    y: format_position(LINES.bottom - LINES.height_of(value, end)),
                     title: format!(
                         "{hour}, {}: {}",
                         series.name.render(language),
@@ -172,7 +173,7 @@ impl LineChart {
     #[must_use]
     pub fn axes(&self, language: Language) -> Vec<ChartMark> {
         let mut marks = LINES.lines(self.axis_end(), self.kind.texts().unit, language);
-        marks.extend(self.bars().lines_in(BARS, language));
+        marks.extend(self.bars().axis_lines_in(BARS, language));
         marks
     }
 
@@ -196,7 +197,7 @@ impl LineChart {
         let quantity = |value| Text::Quantity(value, self.kind.texts().unit);
         let requests = self.requests.iter().flat_map(known).map(|(_, value)| value).sum();
         let (first, last) = (self.times.first().cloned(), self.times.last().cloned());
-        let description = Text::with(
+        let description = Text::with_values(
             self.kind.texts().description,
             [
                 self.title.clone(),
@@ -221,7 +222,7 @@ impl LineChart {
     pub fn headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
             move |series: &ChartSeries| {
-                Text::with(template, [series.name.clone()]).render(language).into_owned()
+                Text::with_values(template, [series.name.clone()]).render(language).into_owned()
             }
         };
         let texts = self.kind.texts();

@@ -1,6 +1,6 @@
 //! Text of a page: a translatable text, or data. Its language is chosen when it is written.
 
-use crate::format::{format_exact, group_thousands, quantity_parts, timestamp};
+use crate::format::{format_exact, format_timestamp, group_thousands, quantity_parts};
 use crate::language::Language;
 use crate::texts;
 use std::borrow::Cow;
@@ -49,7 +49,7 @@ impl From<String> for Text {
 impl Text {
     /// Creates a text of the translation table, with the values of its placeholders.
     #[must_use]
-    pub fn with<const N: usize>(text: &'static str, values: [Self; N]) -> Self {
+    pub fn with_values<const N: usize>(text: &'static str, values: [Self; N]) -> Self {
         Self::Template(text, values.into())
     }
 
@@ -63,7 +63,7 @@ impl Text {
 
     /// Creates the text of a number with all its digits, and its unit.
     #[must_use]
-    pub(crate) fn exact(number: f64, unit: &'static str) -> Self {
+    pub(crate) fn exact_number(number: f64, unit: &'static str) -> Self {
         Self::Exact(format_exact(number), unit)
     }
 
@@ -71,7 +71,7 @@ impl Text {
     #[must_use]
     pub(crate) fn exact_value(&self) -> Self {
         match self {
-            Self::Quantity(number, unit) if number.is_finite() => Self::exact(*number, unit),
+            Self::Quantity(number, unit) if number.is_finite() => Self::exact_number(*number, unit),
             _ => Self::default(),
         }
     }
@@ -79,8 +79,8 @@ impl Text {
     /// Creates the text that is shown for a refusal of the API: that of the table of refusals, or else the sentence, which
     /// is translated if the table of texts has it.
     #[must_use]
-    pub fn refusal(message: &str) -> Self {
-        let found = texts::refusals::ROWS.iter().find_map(|(sentence, shown, ..)| {
+    pub fn from_refusal(message: &str) -> Self {
+        let found = texts::refusals::TRANSLATIONS.iter().find_map(|(sentence, shown, ..)| {
             let values = if *sentence == message { Vec::new() } else { parse_values(sentence, message)? };
             let values = values.into_iter().map(|value| match value {
                 // The numbers and roles of the API are translated, names are not, even if they have only digits.
@@ -134,7 +134,7 @@ impl Text {
                 with_unit(&number, unit, language).into()
             }
             Self::Exact(number, unit) => with_unit(number, unit, language).into(),
-            Self::Time(time) => timestamp(time, language),
+            Self::Time(time) => format_timestamp(time, language),
             Self::Day(day) => format_day(day, language, true),
             Self::MonthDay(day) => format_day(day, language, false),
             Self::Month(month) => format_month(month, language),
@@ -341,14 +341,14 @@ mod tests {
             ),
             ("Something else.", Language::German, "Something else."),
         ] {
-            assert_eq!(Text::refusal(message).render(language), expected);
+            assert_eq!(Text::from_refusal(message).render(language), expected);
         }
     }
 
     #[test]
     fn data_is_neither_translated_nor_searched_for_placeholders() {
         let name = || Text::Data("Keys {1} {0}".to_owned());
-        let text = Text::with("{0} to {1}", [name(), Text::from("Keys")]);
+        let text = Text::with_values("{0} to {1}", [name(), Text::from("Keys")]);
         assert_eq!(text.render(Language::German), "Keys {1} {0} bis Schlüssel");
         assert_eq!(Text::Data("Keys".to_owned()).render(Language::German), "Keys");
         assert_eq!(Text::Word("unheard of".to_owned()).render(Language::German), "unheard of");

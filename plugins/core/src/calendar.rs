@@ -45,7 +45,7 @@ impl BudgetPeriod {
 
     /// Returns true if two timestamps in Unix seconds are in the same period.
     #[must_use]
-    pub fn has_both(self, one: u64, other: u64) -> bool {
+    pub fn is_same_period(self, one: u64, other: u64) -> bool {
         match self {
             Self::Day => UtcDay::from_unix(one) == UtcDay::from_unix(other),
             Self::Month => UtcMonth::from_unix(one) == UtcMonth::from_unix(other),

@@ -38,7 +38,7 @@ pub enum ErrorEnvelope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetFormat {
     /// Duration until the reset, such as `6m0s`.
-    Span,
+    Duration,
     /// Timestamp of RFC 3339.
     Timestamp,
 }
@@ -133,7 +133,7 @@ const CHAT_CONVENTIONS: HttpConventions = HttpConventions {
         "x-ratelimit-remaining-tokens",
         "x-ratelimit-reset-tokens",
     ],
-    reset_format: ResetFormat::Span,
+    reset_format: ResetFormat::Duration,
 };
 
 const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
@@ -265,14 +265,14 @@ impl Dialect {
 
     /// Returns the client's name for the member of the request form to which `path` leads.
     #[must_use]
-    pub fn member_name(self, path: &str) -> &str {
+    pub fn client_member_name(self, path: &str) -> &str {
         let root = path.split(['[', '.']).next().unwrap_or(path);
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }
 
     /// Returns the dialect of the endpoint at a path.
     #[must_use]
-    pub fn of_path(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         let is_own = |row: &&&DialectSpec| row.client_path.is_some_and(|own| path.starts_with(own));
         DIALECTS.iter().find(is_own).map(|row| row.dialect)
     }
@@ -287,13 +287,16 @@ mod tests {
         for (at, row) in DIALECTS.iter().enumerate() {
             assert_eq!((row.dialect as usize, row.dialect.spec().name), (at, row.name));
             assert_eq!(Dialect::from_name(row.name), Some(row.dialect));
-            assert_eq!(row.client_path.and_then(Dialect::of_path), row.client_path.map(|_| row.dialect));
+            assert_eq!(row.client_path.and_then(Dialect::from_path), row.client_path.map(|_| row.dialect));
             assert!(DIALECTS.iter().skip(at + 1).all(|other| other.name != row.name));
         }
-        assert_eq!(Dialect::Responses.member_name("messages[3].content"), "input");
-        assert_eq!(Dialect::Responses.member_name("input[0].content[1].type"), "input[0].content[1].type");
-        assert_eq!(Dialect::Chat.member_name("messages[3].content"), "messages[3].content");
-        assert_eq!(Dialect::of_path("/v1/models"), None);
-        assert_eq!(Dialect::of_path("/v1/messages/count_tokens"), Some(Dialect::Messages));
+        assert_eq!(Dialect::Responses.client_member_name("messages[3].content"), "input");
+        assert_eq!(
+            Dialect::Responses.client_member_name("input[0].content[1].type"),
+            "input[0].content[1].type"
+        );
+        assert_eq!(Dialect::Chat.client_member_name("messages[3].content"), "messages[3].content");
+        assert_eq!(Dialect::from_path("/v1/models"), None);
+        assert_eq!(Dialect::from_path("/v1/messages/count_tokens"), Some(Dialect::Messages));
     }
 }

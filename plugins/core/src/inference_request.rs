@@ -237,8 +237,9 @@ impl InferenceRequest {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
         let most = target.capabilities.max_output.unwrap_or(window).min(window);
         let cap = target.max_tokens.or(self.max_tokens).unwrap_or(most).min(most);
-        let output = cap.saturating_mul(self.generations());
-        let undelivered = cap.saturating_mul(self.generations().saturating_sub(u64::from(self.n.max(1))));
+        let output = cap.saturating_mul(self.generation_count());
+        let undelivered =
+            cap.saturating_mul(self.generation_count().saturating_sub(u64::from(self.n.max(1))));
         let (input, least_input) = (self.max_input_tokens_for_window(window), self.min_input_tokens(window));
         UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
     }
@@ -274,9 +275,9 @@ impl InferenceRequest {
 
     /// Number of texts that the request generates, at least 1.
     #[must_use]
-    pub fn generations(&self) -> u64 {
+    pub fn generation_count(&self) -> u64 {
         match &self.task {
-            InferenceTask::Complete(task) => task.generations().max(1),
+            InferenceTask::Complete(task) => task.generation_count().max(1),
             _ => u64::from(self.n.max(1)),
         }
     }
@@ -310,7 +311,7 @@ impl InferenceRequest {
     /// Number of times that providers may read the prompt: once for each choice if the choices can be requested
     /// separately, otherwise once.
     #[must_use]
-    pub fn prompt_repetitions(&self) -> u64 {
+    pub fn prompt_read_count(&self) -> u64 {
         if self.has_separable_choices() { u64::from(self.n) } else { 1 }
     }
 
@@ -336,7 +337,7 @@ impl InferenceRequest {
 
     /// Marks the member that an error names as one of the client, if the client sent a member of this name.
     #[must_use]
-    pub fn with_client_param(&self, refusal: ApiError) -> ApiError {
+    pub fn mark_client_param(&self, refusal: ApiError) -> ApiError {
         let path = refusal.param.as_deref().unwrap_or_default();
         let root = path.split(['[', '.']).next().unwrap_or(path);
         let is_own = self.responses.as_ref().is_some_and(|details| details.foreign_members.contains(&root));

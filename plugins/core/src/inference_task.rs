@@ -70,7 +70,7 @@ pub struct CompletionTask {
 impl CompletionTask {
     /// Number of texts that the request generates.
     #[must_use]
-    pub fn generations(&self) -> u64 {
+    pub fn generation_count(&self) -> u64 {
         (self.prompts.len() as u64).saturating_mul(u64::from(self.generations_per_prompt))
     }
 }

@@ -59,7 +59,7 @@ pub use responses_details::{
     EarlierMessage, MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails,
     SessionMembers, StoreAccess, StoredInput,
 };
-pub use sealed_reasoning::{open_reasoning, seal_reasoning};
+pub use sealed_reasoning::{seal_reasoning, unseal_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,

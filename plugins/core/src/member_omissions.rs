@@ -22,7 +22,7 @@ impl MemberOmissions {
     /// Returns the members to leave out after a refusal without a name; `None` if the request contains none of them.
     /// `possible` are the members that the provider may mean, and `changes` returns true if the request would change
     /// without a set of members.
-    pub fn guess(
+    pub fn guess_refused_members(
         &self,
         possible: ExtraMembers,
         changes: impl Fn(ExtraMembers) -> bool,
@@ -34,7 +34,7 @@ impl MemberOmissions {
     }
 
     /// Records the members that the next request leaves out after this refusal.
-    pub fn record(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
+    pub fn record_omission(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
         match refused {
             RefusedMembers::Named(_) => {
                 self.named = self.named.union(omitted);
@@ -50,7 +50,7 @@ impl MemberOmissions {
     /// Returns the members that the provider is known to refuse, after its answer: those that it named, and a single one
     /// whose omission led to the answer. Guesses before that one may have been without effect.
     #[must_use]
-    pub fn proven(&self) -> ExtraMembers {
+    pub fn proven_refusals(&self) -> ExtraMembers {
         let is_single = self.last_guess.iter().count() == 1;
         if is_single { self.named.union(self.last_guess) } else { self.named }
     }
@@ -85,17 +85,17 @@ mod tests {
         loop {
             let sent = present.difference(omitted);
             if sent.intersection(refused).is_empty() {
-                return (calls, Some(omissions.proven()));
+                return (calls, Some(omissions.proven_refusals()));
             }
             let encodings = Cell::new(0);
             let changes = |without: ExtraMembers| {
                 encodings.set(encodings.get() + 1);
                 !sent.intersection(without).is_empty()
             };
-            let guess = omissions.guess(ExtraMembers::ADDED.difference(omitted), changes);
+            let guess = omissions.guess_refused_members(ExtraMembers::ADDED.difference(omitted), changes);
             assert!(encodings.get() <= 7, "{} encodings", encodings.get());
             let Some(guess) = guess else { return (calls, None) };
-            omissions.record(RefusedMembers::Unnamed, guess);
+            omissions.record_omission(RefusedMembers::Unnamed, guess);
             omitted = omitted.union(guess);
             calls += 1;
         }
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn a_named_member_is_proven_without_the_guess_before_it() {
         let mut omissions = MemberOmissions::default();
-        omissions.record(RefusedMembers::Unnamed, set(&[E::StreamOptions]));
-        omissions.record(RefusedMembers::Named(set(&[E::Seed])), set(&[E::Seed]));
-        assert_eq!(omissions.proven(), set(&[E::Seed]));
+        omissions.record_omission(RefusedMembers::Unnamed, set(&[E::StreamOptions]));
+        omissions.record_omission(RefusedMembers::Named(set(&[E::Seed])), set(&[E::Seed]));
+        assert_eq!(omissions.proven_refusals(), set(&[E::Seed]));
     }
 }

@@ -222,7 +222,7 @@ impl ExtraMembers {
 
     /// Set of the members that an error message names; `names` returns true if the message contains a word.
     #[must_use]
-    pub fn named_by(mut names: impl FnMut(&str) -> bool) -> Self {
+    pub fn named_in_message(mut names: impl FnMut(&str) -> bool) -> Self {
         let rows = EXTRA_MEMBERS.iter().filter(|(_, words)| words.iter().any(|word| names(word)));
         rows.fold(Self::NONE, |all, (extra, _)| all.union(Self::of(*extra)))
     }
@@ -271,7 +271,7 @@ impl ExtraMembers {
 
     /// Set without the members that contain another member of the set.
     #[must_use]
-    pub fn narrowest(self) -> Self {
+    pub fn without_containing_members(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
         broader.fold(self, |rest, (_, broad)| rest.difference(Self::of(*broad)))
     }
@@ -367,25 +367,25 @@ mod tests {
             assert!(!all.contains(*extra), "{extra:?} twice");
             all = all.union(ExtraMembers::of(*extra));
             let first = words.first().copied().unwrap_or_default();
-            assert!(ExtraMembers::named_by(|word| word == first).contains(*extra), "{extra:?}");
+            assert!(ExtraMembers::named_in_message(|word| word == first).contains(*extra), "{extra:?}");
             assert!(words.iter().all(|word| *word == word.to_lowercase() && !word.is_empty()));
         }
         assert_eq!(all.log_names().count(), EXTRA_MEMBERS.len());
         assert_eq!(all.headers().count(), 5);
         assert_eq!(ExtraMembers::of(E::Seed).headers().count(), 0);
         assert_eq!(ExtraMembers::from_bits(all.bits()), all);
-        assert!(ExtraMembers::named_by(|_| false).is_empty());
+        assert!(ExtraMembers::named_in_message(|_| false).is_empty());
     }
 
     #[test]
     fn a_member_inside_another_is_left_out_alone() {
         let path = ["reasoning", "summary"];
-        let named = ExtraMembers::named_by(|word| path.contains(&word));
+        let named = ExtraMembers::named_in_message(|word| path.contains(&word));
         assert!(named.contains(E::ReasoningObject) && named.contains(E::ReasoningSummary));
-        let rest = named.narrowest();
+        let rest = named.without_containing_members();
         assert!(!rest.contains(E::ReasoningObject) && rest.contains(E::ReasoningSummary));
         let object = ExtraMembers::of(E::ReasoningObject);
-        assert_eq!(object.narrowest(), object);
+        assert_eq!(object.without_containing_members(), object);
     }
 
     #[test]

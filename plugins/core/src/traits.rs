@@ -138,7 +138,7 @@ impl AttemptTarget<'_> {
 
     /// Method of continuing an interrupted answer, unless the dialect has none or the provider rejected its members.
     #[must_use]
-    pub fn continuation(&self) -> Option<ContinuationMethod> {
+    pub fn continuation_method(&self) -> Option<ContinuationMethod> {
         let by = |method: &ContinuationMethod| match (method, self.capabilities.prefill) {
             (ContinuationMethod::ContinueFinalMessage, _) => self.allows_extra(ExtraMember::ContinueFinal),
             (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
@@ -149,7 +149,7 @@ impl AttemptTarget<'_> {
 
     /// Method of accepting a prefill, unless the dialect has none or the provider rejected its members.
     #[must_use]
-    pub const fn prefill(&self) -> PrefillMethod {
+    pub const fn prefill_method(&self) -> PrefillMethod {
         match self.capabilities.prefill {
             _ if !self.dialect.spec().continues_messages => PrefillMethod::None,
             PrefillMethod::ContinueFinalMessage if !self.allows_extra(ExtraMember::ContinueFinal) => {

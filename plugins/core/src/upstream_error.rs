@@ -129,7 +129,7 @@ impl RefusedMembers {
 
     /// Returns the members that the message may mean.
     #[must_use]
-    pub const fn possible(self) -> ExtraMembers {
+    pub const fn possible_members(self) -> ExtraMembers {
         match self {
             Self::Named(named) => named,
             Self::Unnamed => ExtraMembers::ADDED,

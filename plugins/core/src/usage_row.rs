@@ -12,9 +12,9 @@ pub const USAGE_ROW_VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageRowError {
     /// Row in an unknown format.
-    Format,
+    InvalidFormat,
     /// Row written by a later version of the gateway.
-    Version,
+    NewerVersion,
 }
 
 /// Usage totals of a rollup, with the names (key, model, provider …) that its requests share.
@@ -121,8 +121,8 @@ impl<'a> UsageRow<'a> {
     /// # Errors
     /// Returns the error if the row is in an unknown format or of a later version.
     pub fn parse(value: &'a [u8]) -> Result<UsageRow<'a>, UsageRowError> {
-        let row: UsageRow<'a> = serde_json::from_slice(value).map_err(|_| UsageRowError::Format)?;
-        if row.v == USAGE_ROW_VERSION { Ok(row) } else { Err(UsageRowError::Version) }
+        let row: UsageRow<'a> = serde_json::from_slice(value).map_err(|_| UsageRowError::InvalidFormat)?;
+        if row.v == USAGE_ROW_VERSION { Ok(row) } else { Err(UsageRowError::NewerVersion) }
     }
 
     /// Returns the row as JSON text, the value in the store.
@@ -176,7 +176,7 @@ impl<'a> UsageRow<'a> {
 /// # Errors
 /// Returns `Format` if it is not an integer of 128 bits.
 pub fn parse_amount(text: &str) -> Result<i128, UsageRowError> {
-    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| UsageRowError::Format) }
+    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| UsageRowError::InvalidFormat) }
 }
 
 /// Returns the value of a row after an addition; a missing row counts as zero.
@@ -224,9 +224,9 @@ mod tests {
     fn unreadable_rows_are_refused() {
         let change = UsageRow { v: 1, requests: 1, ..UsageRow::default() }.to_value();
         for (row, error) in [
-            (&b"damaged"[..], UsageRowError::Format),
-            (br#"{"v":1,"outcome":"","credits":"x"}"#, UsageRowError::Format),
-            (br#"{"v":2,"outcome":""}"#, UsageRowError::Version),
+            (&b"damaged"[..], UsageRowError::InvalidFormat),
+            (br#"{"v":1,"outcome":"","credits":"x"}"#, UsageRowError::InvalidFormat),
+            (br#"{"v":2,"outcome":""}"#, UsageRowError::NewerVersion),
         ] {
             assert_eq!(add_usage_rows(Some(row), &change), Err(error));
         }

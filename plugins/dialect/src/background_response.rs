@@ -87,7 +87,7 @@ pub fn request_without_stream(request: &[u8]) -> Vec<u8> {
 
 /// Returns the client's body in the document of a response that has not ended.
 #[must_use]
-pub fn pending_request(document: &[u8]) -> Option<&[u8]> {
+pub fn pending_request_body(document: &[u8]) -> Option<&[u8]> {
     member_value(document, "request").filter(|request| is_object(request))
 }
 
@@ -127,7 +127,7 @@ pub fn is_pending(response: &[u8]) -> bool {
 
 /// Returns a response object with this state, without the members of an answer.
 #[must_use]
-pub fn with_state(response: &[u8], state: &PendingResponseState<'_>) -> Vec<u8> {
+pub fn with_pending_state(response: &[u8], state: &PendingResponseState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
     out.push(b'{');
     for (name, value) in members(response) {
@@ -195,11 +195,11 @@ mod tests {
         let input = StoredInput { previous_items: Bytes::new(), input: Bytes::from_static(b"\"Hi\"") };
         let request = br#"{"model":"m","input":"Hi"}"#;
         let pending = build_pending_document(&input, br#"{"status":"queued"}"#, "1", request);
-        assert_eq!(pending_request(&pending), Some(&request[..]));
+        assert_eq!(pending_request_body(&pending), Some(&request[..]));
         let ended = build_ended_document(&pending, ANSWERED.as_bytes()).unwrap();
         assert_eq!(value(&ended)["response"]["id"], "resp_1");
         assert_eq!(value(&ended)["input"], value(&pending)["input"]);
-        assert_eq!(pending_request(&ended), None);
+        assert_eq!(pending_request_body(&ended), None);
         assert_eq!(build_ended_document(b"{}", ANSWERED.as_bytes()), None);
     }
 
@@ -225,7 +225,7 @@ mod tests {
                 json!({"code": "server_error", "message": "It \"broke\"."}),
             ),
         ] {
-            let shown = with_state(ANSWERED.as_bytes(), &state);
+            let shown = with_pending_state(ANSWERED.as_bytes(), &state);
             let expected = json!({"id": "resp_1", "status": status, "error": error, "incomplete_details": null,
                 "background": true, "metadata": {"status": "mine"}, "output": [], "usage": null});
             assert_eq!(value(&shown), expected);

@@ -66,7 +66,7 @@ pub fn classify_error<'r>(
     let error = match status {
         401..=404 => UpstreamError::new(UpstreamErrorKind::Credentials(status)),
         400 | 405..=407 | 410..=423 | 426..=428 | 430..=499 => {
-            let about = ErrorSignals::read(body).with_request(request.sent);
+            let about = ErrorSignals::parse(body).with_request(request.sent);
             match about.provider_fault(request.sent) {
                 Some(kind) if !about.is_content_refused() => UpstreamError::new(kind),
                 _ => return client_error(&about, status, body, model_window, request.sent),
@@ -84,14 +84,14 @@ pub fn classify_error<'r>(
 /// Classifies an error with a status by which engines report their own failures, and also requests that they cannot
 /// process.
 fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedRequest<'_>) -> UpstreamError {
-    let about = ErrorSignals::read(body).with_request(request.sent);
+    let about = ErrorSignals::parse(body).with_request(request.sent);
     let may_exceed = |stated: Option<u64>| request.may_exceed(stated.unwrap_or(model_window));
     if about.is_length_failure(may_exceed) || about.is_history_failure() || about.is_output_cap_failure() {
         return client_error(&about, status, body, model_window, request.sent);
     }
     let is_about_calls = about.is_call_failure();
     if (is_about_calls || status == 500) && truncated_calls::find_truncated_call(request.sent).is_some() {
-        let refusal = truncated_calls::call_error(request.client);
+        let refusal = truncated_calls::truncated_call_error(request.client);
         return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
     }
     let refused_members =
@@ -116,7 +116,7 @@ fn client_error(
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
     let refused_members =
         if plain && matches!(status, 400 | 422) { about.refused_members() } else { RefusedMembers::NONE };
-    if let Some(detail) = sanitized_message::sanitize(body, request).filter(|_| plain) {
+    if let Some(detail) = sanitized_message::sanitize_message(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {detail}").into();
     }
@@ -137,7 +137,7 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 /// model, and decides with the request about other errors. An error that states a timeout
 /// or a rate limit gets the kind of that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
-    let about = ErrorSignals::read(body);
+    let about = ErrorSignals::parse(body);
     let is_refusal = about.is_window_exceeded() || about.is_content_refused();
     let error = if is_refusal && !error_signals::states_server_error(body) {
         UpstreamError::caller_error(api_error(&about, 0))
@@ -170,7 +170,7 @@ pub fn classify_in_band_error<'r>(
     let Some(body) = error.in_band_body.take() else { return error };
     let request = request.into();
     let status = error_signals::in_band_status(&body);
-    let about = ErrorSignals::read(&body).with_request(request.sent);
+    let about = ErrorSignals::parse(&body).with_request(request.sent);
     let is_refused = about.is_content_refused() && !error_signals::states_server_error(&body);
     if is_refused {
         return client_error(&about, status, &body, model_window, request.sent);
@@ -198,7 +198,7 @@ fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
         return None;
     }
     let window = about.context_window().unwrap_or(model_window);
-    window.checked_sub(about.input_for_window(window)?).filter(|remaining| *remaining > 0)
+    window.checked_sub(about.input_tokens_for_window(window)?).filter(|remaining| *remaining > 0)
 }
 
 fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
@@ -213,7 +213,7 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
         };
     }
     let window = about.context_window().unwrap_or(model_window);
-    match about.input_for_window(window) {
+    match about.input_tokens_for_window(window) {
         Some(input) if window > 0 && input <= window && about.is_input_limit() => {
             ApiError::new(ErrorCode::ContextLength).with_detail("input_tokens", input)
         }

@@ -176,9 +176,9 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
             let own = names_of(body);
             let is_added = |name: &&String| !own.contains(*name) && !REQUIRED.contains(&&***name);
             for name in names_of(&build(ExtraMembers::NONE)).iter().filter(is_added) {
-                let named = ExtraMembers::named_by(|word| word == name);
+                let named = ExtraMembers::named_in_message(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
-                let rest = build(named.narrowest());
+                let rest = build(named.without_containing_members());
                 // Reasoning is then sent under its other name, and effort as its other word. They are omitted if these
                 // are refused too.
                 let is_replaced = name.starts_with("reasoning") || name == "effort";

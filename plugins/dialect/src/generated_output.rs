@@ -28,7 +28,7 @@ impl GeneratedTokenCount {
     }
 
     /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub(crate) const fn generated_bytes(&self) -> usize {
         self.bytes
     }
 

@@ -16,7 +16,7 @@ impl OutputLimit {
     /// Creates the limit of a request with these bounds. An echo of the prompt counts beside the output.
     pub(crate) fn new(ask: &InferenceRequest, bounds: &UsageBounds) -> Self {
         let echo = if ask.echoes_prompt() {
-            let generations = usize::try_from(ask.generations()).unwrap_or(usize::MAX);
+            let generations = usize::try_from(ask.generation_count()).unwrap_or(usize::MAX);
             ask.prompt_bytes.saturating_mul(UsageBounds::MAX_TOKEN_BYTES).saturating_mul(generations)
         } else {
             0
@@ -33,11 +33,11 @@ impl OutputLimit {
     /// the limit, content is dropped, and the finish reason is that of a cut answer.
     pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedTokenCount) -> Option<AnswerEvent> {
         let is_content = event.is_content();
-        let is_first_excess = !self.is_exceeded && is_content && output.bytes() > self.max_bytes;
+        let is_first_excess = !self.is_exceeded && is_content && output.generated_bytes() > self.max_bytes;
         self.is_exceeded |= is_first_excess;
         match event {
             event if is_first_excess => {
-                let excess = output.bytes() - self.max_bytes;
+                let excess = output.generated_bytes() - self.max_bytes;
                 let length = event.generated_bytes();
                 event.truncated(length.saturating_sub(excess))
             }

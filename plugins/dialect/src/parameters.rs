@@ -4,7 +4,7 @@
 //! - A *tuning* parameter is sent to the engine if the catalogue lists it, and dropped otherwise.
 //! - A *private* parameter of a caller or an engine is dropped.
 //!
-//! Names in `supported_parameters` of the configuration are validated by [`is_known`].
+//! Names in `supported_parameters` of the configuration are validated by [`is_known_parameter`].
 
 use crate::{json_cursor, reasoning_effort};
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, OfferCapabilities};
@@ -245,7 +245,7 @@ pub fn find_parameter(name: &str) -> Option<&'static EngineParameter> {
 
 /// Returns true if `supported_parameters` may list this name.
 #[must_use]
-pub fn is_known(name: &str) -> bool {
+pub fn is_known_parameter(name: &str) -> bool {
     DIALECT_MEMBERS.binary_search(&name).is_ok() || find_parameter(name).is_some()
 }
 
@@ -330,8 +330,10 @@ mod tests {
     fn the_tables_are_sorted_and_name_nothing_twice() {
         assert!(ENGINE_PARAMETERS.windows(2).all(|two| two[0].name < two[1].name));
         assert!(DIALECT_MEMBERS.windows(2).all(|two| two[0] < two[1]));
-        assert!(is_known("tools") && is_known("top_k") && is_known("guided_json"));
-        assert!(!is_known("tool") && !is_known(""));
+        assert!(
+            is_known_parameter("tools") && is_known_parameter("top_k") && is_known_parameter("guided_json")
+        );
+        assert!(!is_known_parameter("tool") && !is_known_parameter(""));
     }
 
     #[test]

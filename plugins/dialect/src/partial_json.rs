@@ -20,7 +20,7 @@ pub(crate) enum JsonState {
     Incomplete,
     /// Complete JSON object.
     Complete,
-    /// Text that is no object so far; [`PartialJson::may_end`] accepts `null` and `""`.
+    /// Text that is no object so far; [`PartialJson::may_end_answer`] accepts `null` and `""`.
     NonObject,
     /// Text that cannot become a JSON object.
     Invalid,
@@ -91,7 +91,7 @@ impl PartialJson {
     }
 
     /// Returns true if the answer may end with these arguments, provided that the answer was not truncated.
-    pub(crate) fn may_end(&self) -> bool {
+    pub(crate) fn may_end_answer(&self) -> bool {
         match self.state {
             JsonState::Empty | JsonState::Complete => true,
             JsonState::NonObject => matches!(json::trim(&self.scalar), b"null" | b"\"\""),
@@ -105,7 +105,7 @@ impl PartialJson {
     }
 
     /// Returns true if [`PartialJson::with_closed_brackets`] turns this prefix into an object.
-    pub(crate) fn can_close(&self) -> bool {
+    pub(crate) fn can_close_brackets(&self) -> bool {
         self.state == JsonState::Complete
             || self.state == JsonState::Incomplete
                 && match self.expected_token {
@@ -258,7 +258,7 @@ mod tests {
         {
             let mut arguments = PartialJson::new();
             arguments.push(text);
-            assert_eq!(arguments.may_end(), fine, "{text}");
+            assert_eq!(arguments.may_end_answer(), fine, "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_re
 const CHAT: ProviderDialect = ProviderDialect {
     new_decoder: |id| Box::new(chat::ChatDecoder::new(id)),
     decode_buffered: chat::decode_completion,
-    translators: &[chat_to_chat::TRANSLATOR, messages_to_chat::TRANSLATOR, responses_to_any::CHAT],
+    translators: &[chat_to_chat::TRANSLATOR, messages_to_chat::TRANSLATOR, responses_to_any::CHAT_TRANSLATOR],
 };
 
 const MESSAGES: ProviderDialect = ProviderDialect {
@@ -23,7 +23,7 @@ const MESSAGES: ProviderDialect = ProviderDialect {
     translators: &[
         chat_to_messages::TRANSLATOR,
         messages_to_messages::TRANSLATOR,
-        responses_to_any::MESSAGES,
+        responses_to_any::MESSAGES_TRANSLATOR,
     ],
 };
 

@@ -15,7 +15,7 @@ fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<b
 }
 
 /// Returns true for `chat_template_kwargs` if [`write_reasoning`] writes this member, together with the switch.
-pub(crate) fn is_replaced(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
+pub(crate) fn is_replaced_by_switch(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
     name == "chat_template_kwargs" && switch_value(target, effort).is_some()
 }
 

@@ -74,7 +74,7 @@ impl ResponseConstraints {
     pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         let mut shape = Self {
             parallel_tools: ask.parallel_tools,
-            includes_logprobs: wants_logprobs(ask),
+            includes_logprobs: requests_logprobs(ask),
             stop_sequences: ask.stop.clone(),
             upstream_stop_count: 0,
             id_seed: String::new(),
@@ -229,7 +229,7 @@ pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTa
 
 /// Returns true if the client requests log probabilities. A logit bias, which needs offers with the same capability,
 /// does not count.
-pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
+pub(crate) fn requests_logprobs(ask: &InferenceRequest) -> bool {
     let wanted = ask.member_value("logprobs");
     match ask.task {
         InferenceTask::Complete(_) => wanted.is_some(),
@@ -239,7 +239,7 @@ pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
 
 /// Returns true if a sampling parameter may be sent: each of them if the catalogue lists no parameters for the model,
 /// otherwise only those that it lists, since the APIs of reasoning models answer 400 to others.
-pub(crate) fn accepts_sampling(abilities: &OfferCapabilities, name: &str) -> bool {
+pub(crate) fn accepts_sampling_parameter(abilities: &OfferCapabilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts_parameter(name)
 }
 

@@ -362,7 +362,7 @@ impl StreamTranslator {
     }
 
     /// Returns the delivered part if another component has forwarded the answer, so that no text waits in the writer.
-    pub(crate) fn forwarded_part(&self) -> DeliveredUsage {
+    pub(crate) fn forwarded_usage(&self) -> DeliveredUsage {
         self.part_without(self.hidden_bytes)
     }
 

@@ -57,7 +57,7 @@ pub(crate) const fn converted_translators(provider: Dialect, convert: BodyConver
     [
         chat,
         TranslatorDef { provider_dialect, path, convert, ..messages_to_chat::TRANSLATOR },
-        TranslatorDef { provider_dialect, path, convert, ..responses_to_any::CHAT },
+        TranslatorDef { provider_dialect, path, convert, ..responses_to_any::CHAT_TRANSLATOR },
     ]
 }
 
@@ -128,7 +128,7 @@ impl Translator for TranslatorDef {
 ///
 /// # Errors
 /// Returns the error of an answer that cannot be decoded.
-pub(crate) fn buffered_as_chat(
+pub(crate) fn translate_buffered_to_chat(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     body: Bytes,
@@ -144,7 +144,7 @@ pub(crate) fn buffered_as_chat(
 }
 
 /// Creates a translation of a stream of any provider to the chat dialect.
-pub(crate) fn stream_as_chat(
+pub(crate) fn new_chat_stream_translation(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {
@@ -160,7 +160,7 @@ pub(crate) fn stream_as_chat(
 }
 
 /// Creates a translation of a stream of any provider to the messages dialect.
-pub(crate) fn stream_as_messages(
+pub(crate) fn new_messages_stream_translation(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {
@@ -172,7 +172,7 @@ pub(crate) fn stream_as_messages(
 }
 
 /// Creates a translation of a stream of any provider to the responses dialect.
-pub(crate) fn stream_as_responses(
+pub(crate) fn new_responses_stream_translation(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
 ) -> Box<dyn StreamTranslation> {

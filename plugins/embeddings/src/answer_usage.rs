@@ -15,7 +15,7 @@ pub(crate) struct AnswerUsage {
 
 impl AnswerUsage {
     /// Reads a top-level member, if it reports tokens or energy.
-    pub(crate) fn read(&mut self, key: &str, value: &[u8]) {
+    pub(crate) fn read_member(&mut self, key: &str, value: &[u8]) {
         match key {
             "usage" => self.tokens = tokens(value).or(self.tokens),
             "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member_value(value, "tokens")?)),
@@ -44,7 +44,7 @@ impl AnswerUsage {
 
     /// Returns the reported usage. If the provider reports none, or an impossible number, returns the gateway's own
     /// count.
-    pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
+    pub(crate) fn to_token_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
         let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
         stated.to_plausible_usage(&ask.usage_bounds(target), &ask.estimate_unreported_usage(0))
     }

@@ -39,7 +39,7 @@ impl<'j> EmbeddingJsonCursor<'j> {
     }
 
     /// Returns true at the end of the text.
-    pub(crate) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_at_end(&self) -> bool {
         self.at >= self.json.len()
     }
 
@@ -48,15 +48,15 @@ impl<'j> EmbeddingJsonCursor<'j> {
     }
 
     /// Moves behind a value of any type and returns its range.
-    pub(crate) fn take_range(&mut self) -> Option<Range<usize>> {
+    pub(crate) fn read_value_range(&mut self) -> Option<Range<usize>> {
         let value = self.at..json::value_end(self.json, self.at)?;
         self.skip(value.len());
         Some(value)
     }
 
     /// Moves behind a value of any type and returns its bytes.
-    pub(crate) fn take_bytes(&mut self) -> Option<&'j [u8]> {
-        let value = self.take_range()?;
+    pub(crate) fn read_value_bytes(&mut self) -> Option<&'j [u8]> {
+        let value = self.read_value_range()?;
         self.json.get(value)
     }
 

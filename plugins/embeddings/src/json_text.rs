@@ -16,7 +16,7 @@ pub(crate) fn write_json_array(values: &[Bytes], out: &mut Vec<Bytes>) {
 }
 
 /// Returns text as a JSON string.
-pub(crate) fn quoted(text: &str) -> Vec<u8> {
+pub(crate) fn json_string(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     json::write_str(&mut out, text);
     out

@@ -3,7 +3,7 @@
 
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::EmbeddingJsonCursor;
-use crate::json_text::{quoted, write_json_array};
+use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, ModelKind,
@@ -28,7 +28,7 @@ fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
 fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
     let mut has_verdict = false;
     cursor.read_object(|key, cursor| {
-        let value = cursor.take_bytes()?;
+        let value = cursor.read_value_bytes()?;
         let is_valid = match key {
             "flagged" => {
                 has_verdict = true;
@@ -65,7 +65,7 @@ impl ProviderAdapter for OpenAiModeration {
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let task = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
-        let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
+        let mut body = vec![Bytes::from([br#"{"model":"#, json_string(target.model).as_slice()].concat())];
         body.push(Bytes::from_static(br#","input":"#));
         write_json_array(&task.texts, &mut body);
         body.push(Bytes::from_static(b"}"));
@@ -94,20 +94,20 @@ impl ProviderAdapter for OpenAiModeration {
                     })?;
                     results = Some(start..cursor.position());
                 }
-                "error" => error |= cursor.take_bytes()? != b"null",
-                _ => reported.read(key, cursor.take_bytes()?),
+                "error" => error |= cursor.read_value_bytes()? != b"null",
+                _ => reported.read_member(key, cursor.read_value_bytes()?),
             }
             Some(())
         });
         if error {
             return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
         }
-        let results = read.filter(|()| cursor.is_done()).and(results).ok_or_else(malformed)?;
+        let results = read.filter(|()| cursor.is_at_end()).and(results).ok_or_else(malformed)?;
         if count != task.texts.len() {
             return Err(malformed());
         }
-        let usage = reported.to_usage(ask, target);
-        let model = quoted(target.answer_model);
+        let usage = reported.to_token_usage(ask, target);
+        let model = json_string(target.answer_model);
         let head: [&[u8]; 5] =
             [br#"{"id":"modr-"#, target.id.as_bytes(), br#"","model":"#, &model, br#","results":"#];
         let tail = format!(r#","usage":{{"prompt_tokens":{0},"total_tokens":{0}}}}}"#, usage.input);

@@ -1,11 +1,11 @@
 //! Constants of the method, each with its origin.
 //!
-//! A change here changes the published method: raise [`METHODOLOGY`].
+//! A change here changes the published method: raise [`METHODOLOGY_VERSION`].
 
 use rust_decimal::Decimal;
 
 /// Version of the method; changes with any constant, formula or range.
-pub const METHODOLOGY: &str = "penstock-1.0";
+pub const METHODOLOGY_VERSION: &str = "penstock-1.0";
 
 const fn decimal(mantissa: u32, scale: u32) -> Decimal {
     Decimal::from_parts(mantissa, 0, 0, false, scale)
@@ -59,4 +59,4 @@ pub const MAX_BILLED_MEASURED_RATIO: Decimal = decimal(2, 0);
 pub const JOULES_PER_KWH: u32 = 3_600_000;
 /// Maximum number that is accepted as a count. A larger number is a mistake of the provider and is reduced to this
 /// maximum, so that every product fits into a `Decimal`.
-pub const MAX_COUNT: u64 = 1_000_000_000_000;
+pub const MAX_USAGE_COUNT: u64 = 1_000_000_000_000;

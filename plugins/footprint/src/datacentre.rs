@@ -4,7 +4,7 @@ use crate::csv;
 use rust_decimal::Decimal;
 
 /// First line of a table of data centres.
-pub const HEADER: &str = "operator,site,country_code,pue,wue_l_per_kwh,renewable_claim,basis,source";
+pub const TABLE_HEADER: &str = "operator,site,country_code,pue,wue_l_per_kwh,renewable_claim,basis,source";
 
 /// Published figures of one site. `None` if the operator publishes nothing, or only a limit or a range (`<1.1`,
 /// `1.1-1.3`).
@@ -26,14 +26,14 @@ pub struct DataCentre {
     pub source: String,
 }
 
-/// Reads a table with the columns of [`HEADER`].
+/// Reads a table with the columns of [`TABLE_HEADER`].
 ///
 /// # Errors
 /// Returns every line that does not have eight cells, or the header if it differs.
 pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
     let mut sites = Vec::new();
     let mut mistakes = Vec::new();
-    for (line, cells) in csv::parse_rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
+    for (line, cells) in csv::parse_rows(csv, TABLE_HEADER).map_err(|mistake| vec![mistake])? {
         if let [operator, site, country_code, pue, wue, _, basis, source] = cells.as_slice() {
             sites.push(DataCentre {
                 operator: operator.clone(),
@@ -53,6 +53,6 @@ pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
 
 /// Returns the site with exactly this name.
 #[must_use]
-pub fn find<'a>(sites: &'a [DataCentre], site: &str) -> Option<&'a DataCentre> {
+pub fn find_site<'a>(sites: &'a [DataCentre], site: &str) -> Option<&'a DataCentre> {
     sites.iter().find(|known| known.site == site)
 }

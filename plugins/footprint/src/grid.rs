@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 
 /// First line of a grid table.
-pub const HEADER: &str =
+pub const TABLE_HEADER: &str =
     "country_code,country,carbon_g_per_kwh,renewable_percent,wue_offsite_l_per_kwh,year,source";
 
 /// Electricity of one member state by consumption (imports included), with lifecycle factors.
@@ -55,7 +55,7 @@ impl GridTable {
     }
 }
 
-/// Reads a table with the columns of [`HEADER`].
+/// Reads a table with the columns of [`TABLE_HEADER`].
 ///
 /// # Errors
 /// Returns every mistake at once, each with its line: wrong header, missing cells, an invalid number or one out of
@@ -63,7 +63,7 @@ impl GridTable {
 pub fn parse_table(csv: &str) -> Result<GridTable, Vec<String>> {
     let mut found = GridTable::default();
     let mut mistakes = Vec::new();
-    for (line, cells) in csv::parse_rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
+    for (line, cells) in csv::parse_rows(csv, TABLE_HEADER).map_err(|mistake| vec![mistake])? {
         match parse_row(&cells) {
             Ok(row) => {
                 if let Some(twice) = found.0.insert(row.country_code.clone(), row) {

@@ -1,8 +1,8 @@
 //! Conversion of work into joules of GPU energy, and of joules into rounded kilowatt-hours.
 
 use crate::constants::{
-    ATTENTION_DOUBLING_TOKENS, CACHED_TOKEN_COST_SHARE, JOULES_PER_KWH, MAX_COUNT, REFERENCE_IMAGE_PIXELS,
-    THROUGHPUT_TIER_FACTOR,
+    ATTENTION_DOUBLING_TOKENS, CACHED_TOKEN_COST_SHARE, JOULES_PER_KWH, MAX_USAGE_COUNT,
+    REFERENCE_IMAGE_PIXELS, THROUGHPUT_TIER_FACTOR,
 };
 use crate::energy_profile::EnergyCoefficients;
 use penstock_core::TokenUsage;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// j_image · n · steps/steps_ref · pixels/1048576
 /// j_audio · seconds
 /// ```
-pub(crate) fn joules_of(
+pub(crate) fn gpu_joules(
     coefficients: &EnergyCoefficients,
     done: &WorkDone,
     throughput_tier: bool,
@@ -25,7 +25,7 @@ pub(crate) fn joules_of(
     match (coefficients, done) {
         (EnergyCoefficients::Tokens { input, output, context }, WorkDone::Tokens(usage)) => {
             let read = input.saturating_mul(weighted_input(usage, *context));
-            let mut written = output.saturating_mul(Decimal::from(usage.output.min(MAX_COUNT)));
+            let mut written = output.saturating_mul(Decimal::from(usage.output.min(MAX_USAGE_COUNT)));
             if throughput_tier {
                 written = written.saturating_mul(THROUGHPUT_TIER_FACTOR);
             }
@@ -35,7 +35,7 @@ pub(crate) fn joules_of(
             Some(images(*each, *count, steps.zip(*taken), *pixels))
         }
         (EnergyCoefficients::Audio { second }, WorkDone::Audio { seconds }) => {
-            Some(second.saturating_mul((*seconds).clamp(Decimal::ZERO, Decimal::from(MAX_COUNT))))
+            Some(second.saturating_mul((*seconds).clamp(Decimal::ZERO, Decimal::from(MAX_USAGE_COUNT))))
         }
         _ => None,
     }
@@ -44,7 +44,7 @@ pub(crate) fn joules_of(
 /// Returns the input tokens, weighted in units of an uncached token at the start of a prompt: `(n − c)·(1 + n/100000) +
 /// c/10`, exactly.
 fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
-    let read = usage.input.min(MAX_COUNT);
+    let read = usage.input.min(MAX_USAGE_COUNT);
     let cached = usage.cached.min(read);
     let fresh = i128::from(read - cached);
     let longer = if context { i128::from(read) } else { 0 };
@@ -60,18 +60,18 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
-    let pixels = pixels.unwrap_or(REFERENCE_IMAGE_PIXELS).min(MAX_COUNT);
+    let pixels = pixels.unwrap_or(REFERENCE_IMAGE_PIXELS).min(MAX_USAGE_COUNT);
     let scaled = all.saturating_mul(Decimal::from(taken)).saturating_mul(Decimal::from(pixels));
     let of = Decimal::from(reference.max(1)).saturating_mul(Decimal::from(REFERENCE_IMAGE_PIXELS));
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
 }
 
 /// Returns a duration in seconds with six decimal places.
-pub(crate) fn seconds(took: Duration) -> Decimal {
+pub(crate) fn decimal_seconds(took: Duration) -> Decimal {
     let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
     Decimal::try_from_i128_with_scale(micros, 6)
-        .unwrap_or(Decimal::from(MAX_COUNT))
-        .min(Decimal::from(MAX_COUNT))
+        .unwrap_or(Decimal::from(MAX_USAGE_COUNT))
+        .min(Decimal::from(MAX_USAGE_COUNT))
 }
 
 /// Converts joules (or joules times something per kWh) by a division by 3 600 000, and rounds half-even to

@@ -24,7 +24,7 @@
 //! let offer = OfferFactors::new(&profile, &site).map_err(|mistakes| format!("{mistakes:?}"))?;
 //!
 //! let usage = TokenUsage { input: 500, output: 300, ..TokenUsage::default() };
-//! let served = offer.attempt_energy(&AttemptWork::tokens(usage, Duration::from_secs(3)), None);
+//! let served = offer.attempt_energy(&AttemptWork::from_tokens(usage, Duration::from_secs(3)), None);
 //! assert_eq!(served.footprint().energy_kwh, "0.000023538473".parse()?);
 //! # Ok(())
 //! # }
@@ -45,10 +45,11 @@ mod site;
 mod work;
 
 pub use aggregate::{AnswerFootprint, AttemptEnergy};
-pub use constants::METHODOLOGY;
+pub use constants::METHODOLOGY_VERSION;
 pub use energy_profile::{EnergyProfile, FieldError};
 pub use method::{
-    EnergyMethod, ErrorRange, boundary_from_name, boundary_name, measured_range, unknown_boundary_range,
+    EnergyMethod, ErrorRange, boundary_from_name, boundary_name, measurement_error_range,
+    unknown_boundary_error_range,
 };
 pub use penstock_core::WorkDone;
 pub use precomputed::OfferFactors;

@@ -63,11 +63,11 @@ impl EnergyMethod {
     }
 
     /// Returns the error range of a figure by this method. For a measurement it is the range at a GPU's meter; see
-    /// [`measured_range`] for other meters.
+    /// [`measurement_error_range`] for other meters.
     #[must_use]
     pub const fn error_range(self) -> ErrorRange {
         match self {
-            Self::Measured => measured_range(MeterBoundary::Gpu),
+            Self::Measured => measurement_error_range(MeterBoundary::Gpu),
             Self::ProviderAverage => range(50, 200),
             Self::Benchmark => range(50, 400),
             Self::Parametric => range(25, 550),
@@ -79,7 +79,7 @@ impl EnergyMethod {
 
 /// Returns the error range of a measurement at this boundary.
 #[must_use]
-pub const fn measured_range(boundary: MeterBoundary) -> ErrorRange {
+pub const fn measurement_error_range(boundary: MeterBoundary) -> ErrorRange {
     match boundary {
         MeterBoundary::Gpu => range(80, 125),
         MeterBoundary::It => range(90, 110),
@@ -91,10 +91,10 @@ pub const fn measured_range(boundary: MeterBoundary) -> ErrorRange {
 /// the largest factors are added, although it may be that of the whole building. So the low end is that of a building's
 /// meter, divided by those factors.
 #[must_use]
-pub fn unknown_boundary_range(pue: Decimal) -> ErrorRange {
+pub fn unknown_boundary_error_range(pue: Decimal) -> ErrorRange {
     let added = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR).saturating_mul(pue);
-    let low = measured_range(MeterBoundary::Facility).low.checked_div(added);
-    let gpu = measured_range(MeterBoundary::Gpu);
+    let low = measurement_error_range(MeterBoundary::Facility).low.checked_div(added);
+    let gpu = measurement_error_range(MeterBoundary::Gpu);
     ErrorRange { low: low.map_or(gpu.low, |low| low.round_dp(6).min(gpu.low)), ..gpu }
 }
 

@@ -14,7 +14,7 @@ use crate::aggregate::AttemptEnergy;
 use crate::constants;
 use crate::energy_profile::{EnergyCoefficients, EnergyProfile, FieldError};
 use crate::joules;
-use crate::method::{EnergyMethod, ErrorRange, measured_range, unknown_boundary_range};
+use crate::method::{EnergyMethod, ErrorRange, measurement_error_range, unknown_boundary_error_range};
 use crate::site::{Assumptions, ServiceSite};
 use crate::work::AttemptWork;
 use penstock_core::{MeasuredEnergy, MeterBoundary};
@@ -70,7 +70,7 @@ impl OfferFactors {
             facility: facility_factors(site, it, server),
             proxy: JouleFactors { gpu: gpu_watts.checked_div(watts).unwrap_or(Decimal::ONE), ..it },
             boundary: site.boundary,
-            unknown_boundary: unknown_boundary_range(site.pue()),
+            unknown_boundary: unknown_boundary_error_range(site.pue()),
             bills_measured: site.bills_measured,
             pue: site.pue().normalize(),
             assumed: Assumptions { pue: site.pue.is_none(), wue: site.wue.is_none(), boundary: false },
@@ -144,7 +144,7 @@ impl OfferFactors {
     }
 
     fn measured_energy(&self, measured: MeasuredEnergy) -> Option<AttemptEnergy> {
-        let most = Decimal::from(constants::MAX_COUNT);
+        let most = Decimal::from(constants::MAX_USAGE_COUNT);
         let joules = Some(measured.joules).filter(|joules| *joules > Decimal::ZERO && *joules <= most)?;
         let known = measured.boundary.or(self.boundary);
         let boundary = known.unwrap_or(MeterBoundary::Gpu);
@@ -153,7 +153,7 @@ impl OfferFactors {
             MeterBoundary::It => &self.it,
             MeterBoundary::Facility => &self.facility,
         };
-        let range = if known.is_some() { measured_range(boundary) } else { self.unknown_boundary };
+        let range = if known.is_some() { measurement_error_range(boundary) } else { self.unknown_boundary };
         let assumed = Assumptions { boundary: known.is_none(), ..self.assumed };
         Some(energy_of(joules, factors, range, EnergyMethod::Measured, boundary, assumed))
     }
@@ -170,12 +170,12 @@ impl OfferFactors {
         throughput_tier: bool,
     ) -> (Decimal, &JouleFactors, EnergyMethod, MeterBoundary) {
         let by_card = self.coefficients.as_ref().and_then(|(coefficients, method)| {
-            Some((joules::joules_of(coefficients, &work.done, throughput_tier)?, *method))
+            Some((joules::gpu_joules(coefficients, &work.done, throughput_tier)?, *method))
         });
         match by_card {
             Some((joules, method)) => (joules, &self.gpu, method, MeterBoundary::Gpu),
             None => {
-                let joules = joules::seconds(work.duration).saturating_mul(self.watts);
+                let joules = joules::decimal_seconds(work.duration).saturating_mul(self.watts);
                 (joules, &self.proxy, EnergyMethod::LatencyProxy, MeterBoundary::It)
             }
         }

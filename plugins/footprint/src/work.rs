@@ -18,7 +18,7 @@ pub struct AttemptWork {
 impl AttemptWork {
     /// Creates work in tokens in ordinary service.
     #[must_use]
-    pub const fn tokens(usage: TokenUsage, took: Duration) -> Self {
+    pub const fn from_tokens(usage: TokenUsage, took: Duration) -> Self {
         Self::new(WorkDone::Tokens(usage), took)
     }
 

@@ -68,7 +68,7 @@ fn a_count_beyond_a_million_millions_counts_as_that() {
     let offer = OfferFactors::new(&card, &site(Decimal::ONE, Decimal::ONE)).unwrap();
     let energy = |output| {
         let usage = TokenUsage { output, ..TokenUsage::default() };
-        offer.attempt_energy(&AttemptWork::tokens(usage, Duration::ZERO), None).footprint().energy_kwh
+        offer.attempt_energy(&AttemptWork::from_tokens(usage, Duration::ZERO), None).footprint().energy_kwh
     };
     assert_eq!(energy(u64::MAX), energy(1_000_000_000_000));
     assert!(energy(999_999_999_999) < energy(1_000_000_000_000));
@@ -113,7 +113,7 @@ proptest! {
         let card = EnergyProfile { active_params_b: Some(active), ..EnergyProfile::new(ModelKind::Chat) };
         let offer = OfferFactors::new(&card, &site(Decimal::new(i64::from(pue), 2), carbon.into())).unwrap();
         let usage = TokenUsage { input, cached, output, ..TokenUsage::default() };
-        let work = AttemptWork { throughput_tier: tier, ..AttemptWork::tokens(usage, Duration::ZERO) };
+        let work = AttemptWork { throughput_tier: tier, ..AttemptWork::from_tokens(usage, Duration::ZERO) };
         let ours = offer.attempt_energy(&work, None).footprint();
         prop_assert!(ours.energy_kwh_low <= ours.energy_kwh && ours.energy_kwh <= ours.energy_kwh_high);
         prop_assert!(ours.energy_kwh <= offer.billable_kwh(&work, None));
@@ -137,7 +137,7 @@ proptest! {
         let offer = OfferFactors::new(&card, &site(Decimal::new(12, 1), Decimal::from(300))).unwrap();
         let energy = |input, output| {
             let usage = TokenUsage { input, output, ..TokenUsage::default() };
-            offer.attempt_energy(&AttemptWork::tokens(usage, Duration::ZERO), None).footprint().energy_kwh
+            offer.attempt_energy(&AttemptWork::from_tokens(usage, Duration::ZERO), None).footprint().energy_kwh
         };
         prop_assert!(energy(input + 1, output) > energy(input, output));
         prop_assert!(energy(input, output + 1) > energy(input, output));

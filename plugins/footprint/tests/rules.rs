@@ -36,7 +36,10 @@ fn offer(card: &EnergyProfile) -> OfferFactors {
 }
 
 fn tokens(input: u64, cached: u64, output: u64) -> AttemptWork {
-    AttemptWork::tokens(TokenUsage { input, cached, output, ..TokenUsage::default() }, Duration::from_secs(2))
+    AttemptWork::from_tokens(
+        TokenUsage { input, cached, output, ..TokenUsage::default() },
+        Duration::from_secs(2),
+    )
 }
 
 /// Converts joules of GPU energy to kWh at the building's meter of [`place`].
@@ -218,7 +221,7 @@ fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
         assert!(method.error_range().low < Decimal::ONE && method.error_range().high > Decimal::ONE);
     }
     assert_eq!(EnergyMethod::from_name("guess"), None);
-    assert_eq!(constants::METHODOLOGY, penstock_footprint::METHODOLOGY);
+    assert_eq!(constants::METHODOLOGY_VERSION, penstock_footprint::METHODOLOGY_VERSION);
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn an_implausible_energy_measurement_is_ignored() {
     let offer = OfferFactors::new(&card, &site).unwrap();
     let credible = |output: u64, joules: &str, boundary| {
         let measured = MeasuredEnergy { joules: joules.parse().unwrap(), boundary: Some(boundary) };
-        let work = AttemptWork::tokens(TokenUsage { output, ..TokenUsage::default() }, Duration::ZERO);
+        let work = AttemptWork::from_tokens(TokenUsage { output, ..TokenUsage::default() }, Duration::ZERO);
         offer.plausible_measurement(&work, measured).is_some()
     };
     // A small answer may consume 1 Wh, whatever the formula gives.

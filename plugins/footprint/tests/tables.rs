@@ -53,7 +53,7 @@ fn a_broken_grid_table_names_every_mistake_with_its_line() {
     let csv = format!(
         "{}\nFR,France,31,27,3.67,2025,s\nCH,Switzerland,30,60,1,2025,s\nDE,Germany,-1,60,1,2025,s\n\
          FR,France,31,27,3.67,2025,s\nIT,Italy,1,2\nAT,Australia,1,2,3,2025,s\nBE,Belgium,1,101,3,2025,s\n",
-        grid::HEADER
+        grid::TABLE_HEADER
     );
     let mistakes = grid::parse_table(&csv).unwrap_err();
     let starts: Vec<&str> = mistakes.iter().map(|mistake| mistake.split(':').next().unwrap()).collect();
@@ -67,10 +67,10 @@ fn a_broken_grid_table_names_every_mistake_with_its_line() {
 #[test]
 fn a_site_without_a_published_figure_has_none_and_not_zero() {
     let sites = datacentre::parse_table(DATACENTRES).unwrap();
-    let paris = datacentre::find(&sites, "fr-par-2").unwrap();
+    let paris = datacentre::find_site(&sites, "fr-par-2").unwrap();
     assert_eq!((paris.pue, paris.wue), (Some(decimal("1.16")), Some(decimal("0.214"))));
     assert_eq!((paris.operator.as_str(), paris.country_code.as_str()), ("Scaleway", "FR"));
-    assert_eq!(datacentre::find(&sites, "pl-waw-2").unwrap().wue, None);
-    assert_eq!(datacentre::find(&sites, "all sites").unwrap().pue, None, "a bound is not a figure");
-    assert!(datacentre::find(&sites, "fr-par-9").is_none());
+    assert_eq!(datacentre::find_site(&sites, "pl-waw-2").unwrap().wue, None);
+    assert_eq!(datacentre::find_site(&sites, "all sites").unwrap().pue, None, "a bound is not a figure");
+    assert!(datacentre::find_site(&sites, "fr-par-9").is_none());
 }

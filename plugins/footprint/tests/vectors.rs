@@ -121,7 +121,7 @@ fn the_vectors_cover_the_gpu_boundary_as_the_default_of_a_silent_meter() {
     let (site, _) = site_and_row(&all, "example-se");
     let offer = OfferFactors::new(&card(&all, "chat-24b"), &site).unwrap();
     let joules = "40.433".parse().unwrap();
-    let work = AttemptWork::tokens(TokenUsage::default(), Duration::ZERO);
+    let work = AttemptWork::from_tokens(TokenUsage::default(), Duration::ZERO);
     let silent = offer.attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: None })).footprint();
     let reported = offer
         .attempt_energy(&work, Some(MeasuredEnergy { joules, boundary: Some(MeterBoundary::Gpu) }))

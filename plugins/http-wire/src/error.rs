@@ -12,7 +12,7 @@ pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) ->
         ErrorEnvelope::Chat => {
             let own_name = |param| match refusal.is_client_param {
                 true => param,
-                false => dialect.member_name(param),
+                false => dialect.client_member_name(param),
             };
             let param = refusal.param.as_deref().map(own_name);
             envelope_with_param(refusal, param, request_id)

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 /// Host names that a listener serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownHosts {
+pub struct ServedHosts {
     /// Names in lower case, without port.
     names: Vec<Box<str>>,
 }
@@ -21,12 +21,12 @@ pub enum HostKind {
     /// IP address that is not a loopback address.
     Address(IpAddr),
     /// Host name that is configured for the listener.
-    Known,
+    Configured,
     /// Any other host name, or an invalid one.
     Unknown,
 }
 
-impl KnownHosts {
+impl ServedHosts {
     /// Returns a set of these names (case-insensitive).
     #[must_use]
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -36,7 +36,7 @@ impl KnownHosts {
 
     /// Returns the first name; `None` if there is none.
     #[must_use]
-    pub fn first_name(&self) -> Option<&str> {
+    pub fn first_host_name(&self) -> Option<&str> {
         self.names.first().map(|name| &**name)
     }
 
@@ -49,7 +49,7 @@ impl KnownHosts {
         if !is_host(authority.as_bytes()) {
             return HostKind::Unknown;
         }
-        let name = from_authority(authority);
+        let name = host_without_port(authority);
         if let Ok(address) = name.parse::<IpAddr>() {
             return if is_loopback(address) { HostKind::Loopback } else { HostKind::Address(address) };
         }
@@ -60,7 +60,7 @@ impl KnownHosts {
         if name.eq_ignore_ascii_case("localhost") || ends(".localhost") {
             HostKind::Loopback
         } else if self.names.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            HostKind::Known
+            HostKind::Configured
         } else {
             HostKind::Unknown
         }
@@ -69,7 +69,7 @@ impl KnownHosts {
 
 /// Host of an authority, without port, brackets and trailing dot.
 #[must_use]
-pub fn from_authority(authority: &str) -> &str {
+pub fn host_without_port(authority: &str) -> &str {
     let name = match authority.strip_prefix('[') {
         Some(inner) => inner.split(']').next(),
         None => authority.split(':').next(),
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn addresses_and_known_names_are_classified() {
-        let hosts = KnownHosts::new(["Gateway.Example.", "penstock", ""]);
+        let hosts = ServedHosts::new(["Gateway.Example.", "penstock", ""]);
         let is = |authority: &str| hosts.classify(authority);
         assert_eq!(is(""), HostKind::Missing);
         for loopback in [
@@ -112,7 +112,7 @@ mod tests {
             assert!(matches!(is(address), HostKind::Address(_)), "{address}");
         }
         for known in ["gateway.example", "GATEWAY.example:8080", "gateway.example.", "penstock:1"] {
-            assert_eq!(is(known), HostKind::Known, "{known}");
+            assert_eq!(is(known), HostKind::Configured, "{known}");
         }
         for unknown in [
             "evil.example",

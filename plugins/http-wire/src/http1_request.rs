@@ -149,7 +149,7 @@ impl HeadParser {
             _ => return Err(HeadError::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0")),
         };
         self.method = (from, from + method.len());
-        self.target = RequestTarget::read(target, from + method.len() + 1, method == b"CONNECT")?;
+        self.target = RequestTarget::parse(target, from + method.len() + 1, method == b"CONNECT")?;
         self.begun = true;
         Ok(())
     }

@@ -85,10 +85,13 @@ fn a_truncated_form_is_detected_at_every_byte() {
 fn invalid_forms_report_the_cause() {
     assert_eq!(parse_form(&[b""]), Err(MultipartError::Truncated));
     assert_eq!(parse_form(&[b"{\"model\":\"m\"}"]), Err(MultipartError::Truncated));
-    assert_eq!(parse_form(&[b"--XyZa\r\n\r\n"]), Err(MultipartError::Delimiter));
-    assert_eq!(parse_form(&[b"--XyZ-a"]), Err(MultipartError::Delimiter));
-    assert_eq!(parse_form(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(MultipartError::Head));
-    assert_eq!(parse_form(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]), Err(MultipartError::Head));
+    assert_eq!(parse_form(&[b"--XyZa\r\n\r\n"]), Err(MultipartError::InvalidDelimiter));
+    assert_eq!(parse_form(&[b"--XyZ-a"]), Err(MultipartError::InvalidDelimiter));
+    assert_eq!(parse_form(&[b"--XyZ\r\n\r\nno head\r\n--XyZ--"]), Err(MultipartError::InvalidHead));
+    assert_eq!(
+        parse_form(&[b"--XyZ\r\nContent-Type: a/b\r\n\r\n\r\n--XyZ--"]),
+        Err(MultipartError::InvalidHead)
+    );
     let mut long = b"--XyZ\r\n".to_vec();
     long.extend(vec![b'a'; MAX_PART_HEAD + 3]);
     assert_eq!(parse_form(&[&long]), Err(MultipartError::HeadTooLong));

@@ -3,14 +3,14 @@
 use wide::{bytemuck, i8x16, u8x16};
 
 /// Block of 64 bytes in four vectors.
-pub(crate) type Quarters = [u8x16; 4];
+pub(crate) type BlockVectors = [u8x16; 4];
 
 pub(crate) const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
 pub(crate) const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
 pub(crate) const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
 
 #[inline]
-pub(crate) fn quarters(block: &[u8; 64]) -> Quarters {
+pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
     match block.as_chunks::<16>() {
         ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
         // 64 bytes always split into four times 16.
@@ -20,21 +20,21 @@ pub(crate) fn quarters(block: &[u8; 64]) -> Quarters {
 
 /// True if a block has a quote, a backslash or a control character.
 #[inline]
-pub(crate) fn any_special(quarters: Quarters) -> bool {
+pub(crate) fn has_special_bytes(quarters: BlockVectors) -> bool {
     // Written without a closure over an array, which is not always inlined.
     let [a, b, c, d] = quarters;
-    (special_bytes(a) | special_bytes(b) | special_bytes(c) | special_bytes(d)).any()
+    (special_byte_mask(a) | special_byte_mask(b) | special_byte_mask(c) | special_byte_mask(d)).any()
 }
 
 /// Mask of quotes, backslashes and control characters.
 #[inline]
-pub(crate) fn special_bytes(bytes: u8x16) -> u8x16 {
+pub(crate) fn special_byte_mask(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
 }
 
 /// Bit mask with one bit for each matching byte.
 #[inline]
-pub(crate) fn lane_mask(quarters: Quarters, is: impl Fn(u8x16) -> u8x16) -> u64 {
+pub(crate) fn lane_mask(quarters: BlockVectors, is: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = quarters;
     let bits = |bytes| u64::from(is(bytes).to_bitmask());
     bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48

@@ -2,7 +2,7 @@
 
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use crate::error::EntryError;
-use crate::posting::{BookTotals, postings_of};
+use crate::posting::{BookTotals, entry_postings};
 use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ pub struct ChainBalances {
 impl ChainBalances {
     /// Creates the sums as they are before the first entry of a chain.
     #[must_use]
-    pub fn of_chain(chain: u32) -> Self {
+    pub fn at_chain_start(chain: u32) -> Self {
         Self { seq: chain_start(chain), ..Self::default() }
     }
 
@@ -159,7 +159,7 @@ impl ChainBalances {
     /// Returns the reason if the entry does not fit; then the balances are unchanged.
     pub fn apply(&mut self, entry: &LedgerEntry) -> Result<(), EntryError> {
         self.check(entry)?;
-        if let Some((wallet, moves)) = postings_of(&entry.kind) {
+        if let Some((wallet, moves)) = entry_postings(&entry.kind) {
             let mut account = self.accounts.get(&entry.account).copied().unwrap_or_default();
             apply_to_balance(account.wallet_mut(wallet), &entry.kind).ok_or(EntryError::Overflow)?;
             self.accounts.insert(entry.account.clone(), account);
@@ -239,7 +239,7 @@ impl ChainBalances {
 
     /// Returns the balances of an account.
     #[must_use]
-    pub fn account(&self, name: &str) -> AccountBalances {
+    pub fn account_balances(&self, name: &str) -> AccountBalances {
         self.accounts.get(name).copied().unwrap_or_default()
     }
 
@@ -257,7 +257,7 @@ impl ChainBalances {
 
     /// Returns the sums of a wallet's four books: customers, held, issued, revenue.
     #[must_use]
-    pub const fn totals(&self, wallet: Wallet) -> BookTotals {
+    pub const fn book_totals(&self, wallet: Wallet) -> BookTotals {
         match wallet {
             Wallet::Credits => self.credits,
             Wallet::Energy => self.energy,

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 pub type EntryHash = [u8; 32];
 
 /// Value that stands for the previous hash in the first entry of a chain.
-pub const GENESIS: EntryHash = [0; 32];
+pub const GENESIS_HASH: EntryHash = [0; 32];
 
 /// Maximum line length in bytes, newline included.
 pub const MAX_LINE_BYTES: usize = 16 * 1024;
@@ -37,15 +37,15 @@ pub struct HashChain {
 
 impl Default for HashChain {
     fn default() -> Self {
-        Self { seq: 0, hash: GENESIS }
+        Self { seq: 0, hash: GENESIS_HASH }
     }
 }
 
 impl HashChain {
     /// Creates the state before the first entry of a chain.
     #[must_use]
-    pub const fn of_chain(chain: u32) -> Self {
-        Self { seq: entry_number::chain_start(chain), hash: GENESIS }
+    pub const fn at_chain_start(chain: u32) -> Self {
+        Self { seq: entry_number::chain_start(chain), hash: GENESIS_HASH }
     }
 
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
@@ -122,7 +122,7 @@ impl HashChain {
 
 /// Splits a text into lines, newlines included. A last line without a newline is returned too; it is not a valid ledger
 /// line.
-pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn split_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }
 

@@ -30,9 +30,9 @@ mod statement;
 mod wire;
 
 pub use balances::{AccountBalances, ChainBalances, OpenReserve, OpenReserves, WalletBalance};
-pub use chain::{EntryHash, GENESIS, HashChain, MAX_LINE_BYTES, lines};
+pub use chain::{EntryHash, GENESIS_HASH, HashChain, MAX_LINE_BYTES, split_lines};
 pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 pub use error::EntryError;
 pub use penstock_core::calendar::{UtcDay, UtcMonth};
-pub use posting::{BookPosting, BookTotals, WalletBook, postings_of};
+pub use posting::{BookPosting, BookTotals, WalletBook, entry_postings};
 pub use statement::{Statement, StatementRow, StatementSums};

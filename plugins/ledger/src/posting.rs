@@ -26,7 +26,7 @@ pub struct BookPosting {
 
 /// Returns the wallet of an entry and its postings, which add up to zero; `None` for pricing terms.
 #[must_use]
-pub fn postings_of(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
+pub fn entry_postings(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
     use WalletBook::{Customer, Held, Issued, Revenue};
     let wide = i128::from;
     let (wallet, moves) = match act {

@@ -194,7 +194,7 @@ impl Statement {
     }
 
     /// Returns the sums of an account's charges, by model.
-    pub fn models(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &StatementSums)> {
+    pub fn model_sums(&self, account: &str) -> impl Iterator<Item = (&Arc<str>, &StatementSums)> {
         of_account(&self.models, account)
     }
 
@@ -206,7 +206,7 @@ impl Statement {
 
     /// Returns the sums of one account over all its keys.
     #[must_use]
-    pub fn account(&self, name: &str) -> StatementSums {
+    pub fn account_sums(&self, name: &str) -> StatementSums {
         let mut sum = StatementSums::default();
         self.account_rows(name).for_each(|(_, sums)| sum.add(sums));
         sum
@@ -214,7 +214,7 @@ impl Statement {
 
     /// Returns the ids of the pricing terms of the charges.
     #[must_use]
-    pub const fn terms(&self) -> &BTreeSet<Arc<str>> {
+    pub const fn terms_ids(&self) -> &BTreeSet<Arc<str>> {
         &self.terms
     }
 }

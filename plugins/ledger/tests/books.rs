@@ -5,7 +5,7 @@
 use penstock_core::TokenUsage;
 use penstock_ledger::{
     ChainBalances, CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, OpenReserves,
-    RequestFootprint, SaleDetails, Wallet, lines,
+    RequestFootprint, SaleDetails, Wallet, split_lines,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -174,7 +174,7 @@ impl World {
                 // The next process only has the text.
                 let mut open = OpenReserves::default();
                 let mut chain = HashChain::default();
-                lines(&self.text).for_each(|line| open.apply(&chain.verify_next(line).unwrap()));
+                split_lines(&self.text).for_each(|line| open.apply(&chain.verify_next(line).unwrap()));
                 let left: Vec<String> = open.iter().map(|(request, _)| request.to_string()).collect();
                 for request in left {
                     self.step(Step::Void { nth: request[1..].parse().unwrap() });
@@ -223,14 +223,14 @@ impl World {
 
     fn check(&self) {
         for wallet in Wallet::ALL {
-            let totals = self.books.totals(wallet);
+            let totals = self.books.book_totals(wallet);
             let held: i128 = self.open(wallet).map(|request| i128::from(request.held)).sum();
             assert_eq!(totals.sum(), 0, "the books do not add up: {totals:?}");
             assert_eq!(-totals.issued, self.model.granted.get(&wallet).copied().unwrap_or(0));
             assert_eq!(totals.revenue, self.model.charged.get(&wallet).copied().unwrap_or(0));
             assert_eq!(totals.held, held);
             for account in 0..ACCOUNTS {
-                let balance = *self.books.account(&name(account)).wallet(wallet);
+                let balance = *self.books.account_balances(&name(account)).wallet(wallet);
                 let own: i128 = self
                     .open(wallet)
                     .filter(|request| request.account == account)
@@ -262,7 +262,7 @@ proptest! {
         }
         // The text alone yields the same balances.
         let (mut again, mut chain) = (ChainBalances::default(), HashChain::default());
-        for line in lines(&world.text) {
+        for line in split_lines(&world.text) {
             again.apply(&chain.verify_next(line).unwrap()).unwrap();
         }
         prop_assert_eq!(again.accounts(), world.books.accounts());
@@ -311,5 +311,5 @@ fn an_impossible_entry_changes_nothing() {
     books.apply(&entry(1, 9, grant(i64::MAX))).unwrap();
     assert_eq!(books.apply(&entry(2, 8, grant(1))), Err(EntryError::TimeDecreased));
     assert_eq!(books.apply(&entry(2, 9, grant(1))), Err(EntryError::Overflow));
-    assert_eq!((books.seq(), books.account("a").credits.amount), (1, i64::MAX));
+    assert_eq!((books.seq(), books.account_balances("a").credits.amount), (1, i64::MAX));
 }

@@ -4,7 +4,7 @@
 use penstock_core::{TokenUsage, UsageSource};
 use penstock_ledger::{
     CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, RequestFootprint,
-    SaleDetails, Statement, Wallet, lines,
+    SaleDetails, Statement, Wallet, split_lines,
 };
 use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
@@ -100,13 +100,13 @@ fn text() -> Vec<u8> {
 
 fn read(text: &[u8]) -> Result<Vec<LedgerEntry>, (u64, EntryError)> {
     let mut chain = HashChain::default();
-    lines(text).map(|line| chain.verify_next(line).map_err(|why| (chain.seq + 1, why))).collect()
+    split_lines(text).map(|line| chain.verify_next(line).map_err(|why| (chain.seq + 1, why))).collect()
 }
 
 #[test]
 fn every_kind_of_entry_comes_back() {
     assert_eq!(read(&text()).unwrap(), entries());
-    for line in lines(&text()) {
+    for line in split_lines(&text()) {
         let value: serde_json::Value = serde_json::from_slice(line).unwrap();
         assert!(value["hash"].as_str().unwrap().len() == 64);
     }
@@ -115,7 +115,7 @@ fn every_kind_of_entry_comes_back() {
 #[test]
 fn a_hash_follows_the_documentation() {
     let text = text();
-    let first = lines(&text).next().unwrap();
+    let first = split_lines(&text).next().unwrap();
     let words = std::str::from_utf8(first).unwrap();
     let (before, rest) = words.split_once(",\"hash\":\"").unwrap();
     let hash = Sha256::new().chain_update([0; 32]).chain_update(before).finalize();
@@ -134,7 +134,7 @@ fn a_hash_follows_the_documentation() {
 #[test]
 fn any_flipped_bit_is_found_at_its_entry() {
     let whole = text();
-    let starts: Vec<usize> = lines(&whole)
+    let starts: Vec<usize> = split_lines(&whole)
         .scan(0, |at, line| {
             *at += line.len();
             Some(*at)
@@ -154,7 +154,7 @@ fn any_flipped_bit_is_found_at_its_entry() {
 #[test]
 fn missing_moved_added_and_cut_lines_are_found() {
     let whole = text();
-    let all: Vec<&[u8]> = lines(&whole).collect();
+    let all: Vec<&[u8]> = split_lines(&whole).collect();
     for at in 0..all.len() - 1 {
         let mut without = all.clone();
         without.remove(at);
@@ -209,9 +209,9 @@ fn a_statement_adds_up_by_account_and_key() {
     assert_eq!(sums.eur, Decimal::new(41, 8));
     assert_eq!(sums.kwh, Decimal::new(10, 6));
     assert_eq!(rows[0].sums.granted_credits, 0, "a grant taken back");
-    let account = statement.account("acme");
+    let account = statement.account_sums("acme");
     assert_eq!((account.requests, account.credits), (1, 10));
     assert_eq!(account.rounded_eur().to_string(), "0.00");
-    assert_eq!(statement.models("acme").count(), 1);
-    assert!(statement.terms().contains("0011223344556677"));
+    assert_eq!(statement.model_sums("acme").count(), 1);
+    assert!(statement.terms_ids().contains("0011223344556677"));
 }

@@ -34,7 +34,7 @@ fn measure(c: &mut Criterion) {
             );
             if let Ok(taken) = both {
                 key.settle(taken.key, &limits, black_box(&used), now);
-                key.record_output(used.output);
+                key.record_output_length(used.output);
                 account.settle(taken.account, &limits, &used, now);
             }
         });

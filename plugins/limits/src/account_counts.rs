@@ -19,7 +19,7 @@ impl AccountCounts {
 
     /// Returns the number of permits of one account.
     #[must_use]
-    pub fn of_account(&self, account: &str) -> usize {
+    pub fn account_count(&self, account: &str) -> usize {
         self.by_account.get(account).copied().unwrap_or(0)
     }
 
@@ -53,11 +53,11 @@ mod tests {
         for account in ["one", "two", "one"] {
             counts.add(&Arc::from(account));
         }
-        assert_eq!((counts.total(), counts.of_account("one"), counts.of_account("none")), (3, 2, 0));
+        assert_eq!((counts.total(), counts.account_count("one"), counts.account_count("none")), (3, 2, 0));
         for _ in 0..3 {
             counts.remove("one");
         }
-        assert_eq!((counts.total(), counts.of_account("one")), (1, 0), "nothing is removed twice");
+        assert_eq!((counts.total(), counts.account_count("one")), (1, 0), "nothing is removed twice");
         assert_eq!(counts.by_account.len(), 1);
     }
 }

@@ -13,7 +13,7 @@ use crate::fair_queue::{EnqueueOutcome, FairQueue};
 use std::sync::Arc;
 
 /// Size above which a body is large, in bytes.
-pub const LARGE_BODY: usize = 256 << 10;
+pub const LARGE_BODY_BYTES: usize = 256 << 10;
 
 /// Maximum load that the gateway admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Sets another capacity; requests in flight are not affected.
-    pub const fn configure(&mut self, ceiling: AdmissionCapacity) {
+    pub const fn set_capacity(&mut self, ceiling: AdmissionCapacity) {
         self.capacity = ceiling;
     }
 
@@ -72,7 +72,7 @@ impl<W> AdmissionQueue<W> {
 
     /// Returns the number of queued requests.
     #[must_use]
-    pub const fn queued(&self) -> usize {
+    pub const fn queued_count(&self) -> usize {
         self.queue.len()
     }
 
@@ -96,8 +96,8 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Queues a request that did not fit.
-    pub fn join(&mut self, account: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
-        match self.queue.join(account, (bytes, waiter), self.capacity.queue) {
+    pub fn enqueue(&mut self, account: &Arc<str>, bytes: usize, waiter: W) -> QueueOutcome<W> {
+        match self.queue.enqueue(account, (bytes, waiter), self.capacity.queue) {
             EnqueueOutcome::Waiting(number, evicted) => {
                 QueueOutcome::Waiting(number, evicted.map(|(_, waiter)| waiter))
             }
@@ -115,7 +115,7 @@ impl<W> AdmissionQueue<W> {
         let mut found = None;
         let (ceiling, requests, held) = (self.capacity, &self.requests, self.bytes);
         let (bytes, waiter) = self.queue.pop_if(|account, (bytes, _)| {
-            let own = requests.of_account(account);
+            let own = requests.account_count(account);
             let fits = has_capacity(ceiling, requests.total(), held, own, *bytes);
             if fits {
                 found = Some(account.clone());
@@ -128,7 +128,7 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Adds bytes to an admitted request if they fit; returns true if they were added.
-    pub const fn try_grow(&mut self, bytes: usize) -> bool {
+    pub const fn try_add_bytes(&mut self, bytes: usize) -> bool {
         let fits = self.bytes.saturating_add(bytes) <= self.capacity.bytes;
         if fits {
             self.bytes += bytes;
@@ -137,18 +137,18 @@ impl<W> AdmissionQueue<W> {
     }
 
     /// Subtracts bytes that a request in flight no longer holds in memory.
-    pub const fn shrink(&mut self, bytes: usize) {
+    pub const fn release_bytes(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// Releases an admitted request with all its bytes.
     pub fn release(&mut self, account: &Arc<str>, bytes: usize) {
         self.requests.remove(account);
-        self.shrink(bytes);
+        self.release_bytes(bytes);
     }
 
     fn fits(&self, account: &Arc<str>, bytes: usize) -> bool {
-        let own = self.requests.of_account(account);
+        let own = self.requests.account_count(account);
         has_capacity(self.capacity, self.requests.total(), self.bytes, own, bytes)
     }
 
@@ -169,6 +169,6 @@ const fn has_capacity(
 ) -> bool {
     let eighth = ceiling.requests / 8;
     let has_permit = requests < ceiling.requests - eighth || (requests < ceiling.requests && own < eighth);
-    let most = if bytes > LARGE_BODY { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
+    let most = if bytes > LARGE_BODY_BYTES { ceiling.bytes - ceiling.bytes / 4 } else { ceiling.bytes };
     has_permit && held.saturating_add(bytes) <= most
 }

@@ -34,7 +34,7 @@ pub(crate) struct BudgetLeases {
 
 /// Spending that is written, as far as the leased parts cover it, in micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WrittenLeases {
+pub struct LeaseSpending {
     /// Amounts that the parts of the day and of the month decrease by.
     pub covered: (i64, i64),
     /// Amounts that were spent beyond the parts of the day and of the month.
@@ -79,14 +79,14 @@ impl BudgetLease {
 }
 
 impl BudgetLeases {
-    pub(crate) const fn of(&self, period: BudgetPeriod) -> &BudgetLease {
+    pub(crate) const fn period_lease(&self, period: BudgetPeriod) -> &BudgetLease {
         match period {
             BudgetPeriod::Day => &self.day,
             BudgetPeriod::Month => &self.month,
         }
     }
 
-    pub(crate) const fn of_mut(&mut self, period: BudgetPeriod) -> &mut BudgetLease {
+    pub(crate) const fn period_lease_mut(&mut self, period: BudgetPeriod) -> &mut BudgetLease {
         match period {
             BudgetPeriod::Day => &mut self.day,
             BudgetPeriod::Month => &mut self.month,
@@ -98,7 +98,7 @@ impl BudgetLeases {
         let amount = i64::try_from(amount).unwrap_or(i64::MAX);
         for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
             if limits.budget(period).is_some() {
-                self.of_mut(period).spend(amount);
+                self.period_lease_mut(period).spend(amount);
             }
         }
     }
@@ -107,7 +107,7 @@ impl BudgetLeases {
     pub(crate) fn recall_lowered(&mut self, before: &UsageLimits, after: &UsageLimits) {
         for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
             if after.budget(period).is_some_and(|after| before.budget(period).is_none_or(|was| after < was)) {
-                self.of_mut(period).is_recalled = true;
+                self.period_lease_mut(period).is_recalled = true;
             }
         }
     }
@@ -121,7 +121,7 @@ impl BudgetLeases {
         amount: i64,
         drawn_for: u64,
     ) {
-        let lease = self.of_mut(period);
+        let lease = self.period_lease_mut(period);
         lease.left = lease.left.saturating_add(amount);
         // Only a granted draw shows that the parts of all gateways together are within the budget.
         let was_recalled = lease.is_recalled && amount == 0;
@@ -130,20 +130,20 @@ impl BudgetLeases {
 
     /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
     pub(crate) fn take_recalled(&mut self, period: BudgetPeriod, reserved: u64) -> i64 {
-        let lease = self.of_mut(period);
+        let lease = self.period_lease_mut(period);
         let spare = if lease.is_recalled { lease.available(reserved).max(0) } else { 0 };
         lease.left = lease.left.saturating_sub(spare);
         spare
     }
 
     /// Removes and returns what was spent since the last call.
-    pub(crate) fn take_written(&mut self) -> WrittenLeases {
+    pub(crate) fn take_written(&mut self) -> LeaseSpending {
         let (day, month) = (self.day.take_written(), self.month.take_written());
-        WrittenLeases { covered: (day.0, month.0), excess: (day.1, month.1) }
+        LeaseSpending { covered: (day.0, month.0), excess: (day.1, month.1) }
     }
 
     /// Undoes [`BudgetLeases::take_written`].
-    pub(crate) fn put_back_written(&mut self, written: WrittenLeases) {
+    pub(crate) fn put_back_written(&mut self, written: LeaseSpending) {
         self.day.put_back_written(written.covered.0, written.excess.0);
         self.month.put_back_written(written.covered.1, written.excess.1);
     }
@@ -152,7 +152,7 @@ impl BudgetLeases {
 /// Methods for budgets that the gateways of a fleet lease in parts.
 impl UsageMeter {
     /// Requires leases for the budgets from now on.
-    pub fn lease_budgets(&mut self) {
+    pub fn enable_budget_leases(&mut self) {
         self.leases.get_or_insert_default();
     }
 
@@ -170,13 +170,13 @@ impl UsageMeter {
 
     /// Returns the leased amount that is not spent.
     #[must_use]
-    pub fn lease_left(&self, period: BudgetPeriod) -> i64 {
+    pub fn unspent_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).left
     }
 
     /// Returns the leased part as it is in the store, as far as spending was written.
     #[must_use]
-    pub fn lease_stored(&self, period: BudgetPeriod) -> i64 {
+    pub fn stored_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).stored()
     }
 
@@ -188,7 +188,7 @@ impl UsageMeter {
 
     /// Adds an amount to the leased part.
     pub fn add_lease(&mut self, period: BudgetPeriod, amount: i64) {
-        let lease = self.leases.get_or_insert_default().of_mut(period);
+        let lease = self.leases.get_or_insert_default().period_lease_mut(period);
         lease.left = lease.left.saturating_add(amount);
     }
 
@@ -214,7 +214,7 @@ impl UsageMeter {
 
     /// Recalls the leased part of a budget: it has to be drawn again before it is spent.
     pub fn recall_lease(&mut self, period: BudgetPeriod) {
-        self.leases.get_or_insert_default().of_mut(period).is_recalled = true;
+        self.leases.get_or_insert_default().period_lease_mut(period).is_recalled = true;
     }
 
     /// Recalls the leased parts of budgets that a change of the limits lowers.
@@ -225,19 +225,19 @@ impl UsageMeter {
     }
 
     /// Removes and returns what was spent of the leased parts since the last call, which has to be written.
-    pub fn take_written_leases(&mut self) -> WrittenLeases {
+    pub fn take_unwritten_spending(&mut self) -> LeaseSpending {
         self.leases.as_mut().map(|leases| leases.take_written()).unwrap_or_default()
     }
 
-    /// Undoes [`UsageMeter::take_written_leases`].
-    pub fn put_back_written_leases(&mut self, written: WrittenLeases) {
+    /// Undoes [`UsageMeter::take_unwritten_spending`].
+    pub fn restore_unwritten_spending(&mut self, written: LeaseSpending) {
         if let Some(leases) = &mut self.leases {
             leases.put_back_written(written);
         }
     }
 
     /// Returns the exceeded budget with the longest wait.
-    pub(crate) fn over_budget(
+    pub(crate) fn exceeded_budget(
         &self,
         limits: &UsageLimits,
         cost: &CostEstimate,
@@ -270,11 +270,14 @@ impl UsageMeter {
     /// Returns true if the leased part of a budget covers this cost, or if budgets are not leased.
     fn is_lease_enough(&self, period: BudgetPeriod, money: u64) -> bool {
         money == 0
-            || self.leases.as_deref().is_none_or(|leases| leases.of(period).covers(self.reserved, money))
+            || self
+                .leases
+                .as_deref()
+                .is_none_or(|leases| leases.period_lease(period).covers(self.reserved, money))
     }
 
     fn lease(&self, period: BudgetPeriod) -> BudgetLease {
-        self.leases.as_deref().map(|leases| *leases.of(period)).unwrap_or_default()
+        self.leases.as_deref().map(|leases| *leases.period_lease(period)).unwrap_or_default()
     }
 }
 

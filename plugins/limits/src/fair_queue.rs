@@ -46,7 +46,7 @@ impl<W> FairQueue<W> {
     /// Queues a waiter behind those of its account. If the queue already has `most` waiters, the newest waiter of the
     /// account with the most waiters is evicted, provided that this account still has at least as many waiters
     /// afterwards as the account of the new one.
-    pub fn join(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
+    pub fn enqueue(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
         let mut evicted = None;
         if self.waiting >= most {
             evicted = self.evict_newest(account);

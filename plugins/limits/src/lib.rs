@@ -29,8 +29,8 @@ mod spend;
 mod token_bucket;
 
 pub use account_counts::AccountCounts;
-pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY, QueueOutcome};
-pub use budget_lease::WrittenLeases;
+pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY_BYTES, QueueOutcome};
+pub use budget_lease::LeaseSpending;
 pub use fair_queue::{EnqueueOutcome, FairQueue};
 pub use limit_status::LimitStatus;
 pub use meter::{

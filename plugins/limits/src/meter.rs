@@ -96,7 +96,7 @@ pub struct ActualCost {
     pub money: MicroCredits,
 }
 
-/// Reservation of one request; passed to [`UsageMeter::settle`] or [`UsageMeter::void`] exactly once.
+/// Reservation of one request; passed to [`UsageMeter::settle`] or [`UsageMeter::void_reservation`] exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a reservation must be settled or voided"]
 pub struct LimitReservation {
@@ -163,7 +163,7 @@ pub struct UsageMeter {
 impl UsageMeter {
     /// Returns a meter that continues from stored spending.
     #[must_use]
-    pub fn restored(spend: SpendTotals) -> Self {
+    pub fn from_stored_spend(spend: SpendTotals) -> Self {
         Self { spend, ..Self::default() }
     }
 
@@ -182,7 +182,7 @@ impl UsageMeter {
         work: WorkClass,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
-        let mut worst = self.over_budget(limits, cost, now);
+        let mut worst = self.exceeded_budget(limits, cost, now);
         let shared = self.shared.as_deref();
         let in_flight = shared.map_or(0, |shared| shared.in_flight);
         let mut add = |limit, most, wait: Option<RetryAfter>| {
@@ -284,7 +284,7 @@ impl UsageMeter {
 
     /// Returns the totals that other gateways need for their [`UsageMeter::apply_peer_usage`].
     #[must_use]
-    pub fn totals(&self) -> UsageTotals {
+    pub fn usage_totals(&self) -> UsageTotals {
         UsageTotals {
             requests: self.passed,
             tokens: self.used_tokens,
@@ -300,7 +300,7 @@ impl UsageMeter {
     /// Applies the usage that other gateways reported since the last synchronization.
     pub fn apply_peer_usage(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
         let largest_refused = std::mem::take(&mut self.largest_refused);
-        let own = UsageTotals { largest_refused, ..self.totals() };
+        let own = UsageTotals { largest_refused, ..self.usage_totals() };
         let shared = self.shared.get_or_insert_default();
         shared.largest_refused = largest_refused;
         shared.apply_peer_usage((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
@@ -330,12 +330,12 @@ impl UsageMeter {
     }
 
     /// Records the length of an answer, as a sample for requests without an output limit.
-    pub fn record_output(&mut self, output: u64) {
+    pub fn record_output_length(&mut self, output: u64) {
         self.output_lengths.get_or_insert_default().record(output);
     }
 
     /// Voids a reservation: only the request itself counts as used.
-    pub fn void(&mut self, held: LimitReservation, limits: &UsageLimits, now: Duration) {
+    pub fn void_reservation(&mut self, held: LimitReservation, limits: &UsageLimits, now: Duration) {
         self.release(&held, limits, 0, now);
     }
 
@@ -374,7 +374,7 @@ impl UsageMeter {
 
     /// Returns the micro-credits spent in the current day and month.
     #[must_use]
-    pub const fn spend(&self) -> &SpendTotals {
+    pub const fn spend_totals(&self) -> &SpendTotals {
         &self.spend
     }
 
@@ -386,7 +386,7 @@ impl UsageMeter {
 
     /// Returns the number of requests admitted since the meter was created.
     #[must_use]
-    pub const fn admitted(&self) -> u64 {
+    pub const fn admitted_count(&self) -> u64 {
         self.passed
     }
 }

@@ -32,7 +32,7 @@ impl SpendWindow {
 impl SpendTotals {
     /// Restores stored spending of the day and month that contain `at`.
     #[must_use]
-    pub fn restored(in_day: u64, in_month: u64, at: Duration) -> Self {
+    pub fn from_stored(in_day: u64, in_month: u64, at: Duration) -> Self {
         let window = |period: BudgetPeriod, micro| SpendWindow { end: period.end(at).as_secs(), micro };
         Self { day: window(BudgetPeriod::Day, in_day), month: window(BudgetPeriod::Month, in_month) }
     }

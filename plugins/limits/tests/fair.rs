@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_limits::{
-    AdmissionCapacity, AdmissionQueue, EnqueueOutcome, FairQueue, LARGE_BODY, QueueOutcome,
+    AdmissionCapacity, AdmissionQueue, EnqueueOutcome, FairQueue, LARGE_BODY_BYTES, QueueOutcome,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ fn accounts_are_served_round_robin_for_any_queue_lengths() {
     let mut queue = FairQueue::default();
     let (greedy, modest) = (account(0), account(1));
     for number in 0..100 {
-        queue.join(&greedy, ("greedy", number), 1_000);
+        queue.enqueue(&greedy, ("greedy", number), 1_000);
     }
-    queue.join(&modest, ("modest", 0), 1_000);
-    queue.join(&modest, ("modest", 1), 1_000);
+    queue.enqueue(&modest, ("modest", 0), 1_000);
+    queue.enqueue(&modest, ("modest", 1), 1_000);
     let order: Vec<_> = std::iter::from_fn(|| queue.pop_if(|_, _| true)).take(5).collect();
     assert_eq!(order, [("greedy", 0), ("modest", 0), ("greedy", 1), ("modest", 1), ("greedy", 2)]);
 }
@@ -30,12 +30,12 @@ fn a_full_queue_sends_the_youngest_of_the_greediest_away() {
     let mut queue = FairQueue::default();
     let (greedy, modest) = (account(0), account(1));
     for number in 0..4 {
-        assert!(matches!(queue.join(&greedy, number, 4), EnqueueOutcome::Waiting(_, None)));
+        assert!(matches!(queue.enqueue(&greedy, number, 4), EnqueueOutcome::Waiting(_, None)));
     }
-    assert_eq!(queue.join(&greedy, 4, 4), EnqueueOutcome::Full);
-    assert!(matches!(queue.join(&modest, 10, 4), EnqueueOutcome::Waiting(_, Some(3))));
-    assert!(matches!(queue.join(&modest, 11, 4), EnqueueOutcome::Waiting(_, Some(2))));
-    assert_eq!(queue.join(&modest, 12, 4), EnqueueOutcome::Full, "both are alike");
+    assert_eq!(queue.enqueue(&greedy, 4, 4), EnqueueOutcome::Full);
+    assert!(matches!(queue.enqueue(&modest, 10, 4), EnqueueOutcome::Waiting(_, Some(3))));
+    assert!(matches!(queue.enqueue(&modest, 11, 4), EnqueueOutcome::Waiting(_, Some(2))));
+    assert_eq!(queue.enqueue(&modest, 12, 4), EnqueueOutcome::Full, "both are alike");
     assert_eq!(queue.len(), 4);
 }
 
@@ -43,16 +43,16 @@ fn a_full_queue_sends_the_youngest_of_the_greediest_away() {
 fn a_cancelled_waiter_is_skipped_and_a_blocked_one_delays_only_its_account() {
     let mut queue = FairQueue::default();
     let (one, two) = (account(1), account(2));
-    let EnqueueOutcome::Waiting(first, None) = queue.join(&one, 'a', 9) else { panic!() };
-    queue.join(&one, 'b', 9);
-    queue.join(&two, 'c', 9);
+    let EnqueueOutcome::Waiting(first, None) = queue.enqueue(&one, 'a', 9) else { panic!() };
+    queue.enqueue(&one, 'b', 9);
+    queue.enqueue(&two, 'c', 9);
     assert_eq!(queue.pop_if(|_, waiter| *waiter != 'a'), Some('c'), "b waits behind a");
     assert_eq!(queue.remove(&one, first), Some('a'));
     assert_eq!(queue.remove(&one, first), None);
     assert_eq!((queue.pop_if(|_, _| true), queue.pop_if(|_, _| true), queue.len()), (Some('b'), None, 0));
 }
 
-const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LARGE_BODY, queue: 8 };
+const SMALL: AdmissionCapacity = AdmissionCapacity { requests: 16, bytes: 8 * LARGE_BODY_BYTES, queue: 8 };
 
 #[test]
 fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
@@ -70,19 +70,19 @@ fn the_last_eighth_is_reserved_for_accounts_with_few_requests() {
 fn large_bodies_leave_a_quarter_of_the_bytes_to_small_ones() {
     let mut app: AdmissionQueue<&str> = AdmissionQueue::new(SMALL);
     let (long, small) = (account(0), account(1));
-    assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY + 1)).count(), 5);
-    assert!(matches!(app.join(&long, LARGE_BODY + 1, "long"), QueueOutcome::Waiting(_, None)));
+    assert_eq!((0..9).filter(|_| app.try_admit(&long, LARGE_BODY_BYTES + 1)).count(), 5);
+    assert!(matches!(app.enqueue(&long, LARGE_BODY_BYTES + 1, "long"), QueueOutcome::Waiting(_, None)));
     assert_eq!(
-        (0..9).filter(|_| app.try_admit(&small, LARGE_BODY)).count(),
+        (0..9).filter(|_| app.try_admit(&small, LARGE_BODY_BYTES)).count(),
         2,
         "they pass who would not fit anyway"
     );
-    assert!(!app.try_grow(LARGE_BODY) && app.admit_next().is_none());
-    app.release(&small, LARGE_BODY);
+    assert!(!app.try_add_bytes(LARGE_BODY_BYTES) && app.admit_next().is_none());
+    app.release(&small, LARGE_BODY_BYTES);
     assert!(app.admit_next().is_none(), "the long one still does not fit");
-    app.release(&long, LARGE_BODY + 1);
-    app.release(&long, LARGE_BODY + 1);
-    assert_eq!(app.admit_next().map(|(_, bytes, who)| (bytes, who)), Some((LARGE_BODY + 1, "long")));
+    app.release(&long, LARGE_BODY_BYTES + 1);
+    app.release(&long, LARGE_BODY_BYTES + 1);
+    assert_eq!(app.admit_next().map(|(_, bytes, who)| (bytes, who)), Some((LARGE_BODY_BYTES + 1, "long")));
 }
 
 #[derive(Clone, Debug)]
@@ -95,10 +95,10 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..5_usize, 0..3 * LARGE_BODY).prop_map(|(who, bytes)| Step::Come(who, bytes)),
+        4 => (0..5_usize, 0..3 * LARGE_BODY_BYTES).prop_map(|(who, bytes)| Step::Come(who, bytes)),
         3 => any::<usize>().prop_map(Step::Go),
         1 => any::<usize>().prop_map(Step::GiveUp),
-        1 => (1..LARGE_BODY).prop_map(Step::Grow),
+        1 => (1..LARGE_BODY_BYTES).prop_map(Step::Grow),
     ]
 }
 
@@ -117,7 +117,7 @@ proptest! {
                     if app.try_admit(&whose, bytes) {
                         inside.push((whose, bytes));
                     } else {
-                        match app.join(&whose, bytes, name) {
+                        match app.enqueue(&whose, bytes, name) {
                             QueueOutcome::Waiting(number, gone) => {
                                 if let Some(gone) = gone {
                                     let (theirs, ..) = waiting.remove(&gone).expect("it waited");
@@ -138,7 +138,7 @@ proptest! {
                     let (whose, _, number) = waiting.remove(&name).unwrap();
                     app.cancel(&whose, number);
                 }
-                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_grow(bytes) {
+                Step::Grow(bytes) => if let Some(last) = inside.last_mut() && app.try_add_bytes(bytes) {
                     last.1 += bytes;
                 },
                 Step::Go(_) | Step::GiveUp(_) => {}
@@ -150,9 +150,9 @@ proptest! {
             }
             prop_assert_eq!(app.in_flight(), inside.len());
             prop_assert_eq!(app.bytes_in_flight(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
-            prop_assert_eq!(app.queued(), waiting.len());
+            prop_assert_eq!(app.queued_count(), waiting.len());
             prop_assert!(app.in_flight() <= SMALL.requests && app.bytes_in_flight() <= SMALL.bytes);
-            prop_assert!(app.queued() <= SMALL.queue);
+            prop_assert!(app.queued_count() <= SMALL.queue);
         }
         for (whose, bytes) in inside.drain(..) {
             app.release(&whose, bytes);
@@ -161,7 +161,7 @@ proptest! {
                 app.release(&whose, bytes);
             }
         }
-        prop_assert_eq!((app.in_flight(), app.bytes_in_flight(), app.queued()), (0, 0, waiting.len()));
+        prop_assert_eq!((app.in_flight(), app.bytes_in_flight(), app.queued_count()), (0, 0, waiting.len()));
         prop_assert_eq!(waiting.len(), 0, "a free resource leaves no request waiting");
     }
 }

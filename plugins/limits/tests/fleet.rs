@@ -238,7 +238,7 @@ impl Simulation {
             && receives_remainder("key/k", own as u32, &demanding, time(at));
         let gateway = &mut self.gateways[own];
         gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));
-        let totals = gateway.meter.totals();
+        let totals = gateway.meter.usage_totals();
         if totals.wanted_requests > 0 {
             gateway.sent.push_back((at + 10 + self.random.below(60), (at, totals)));
         }

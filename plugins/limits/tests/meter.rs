@@ -89,11 +89,11 @@ proptest! {
                     sums.tokens += i128::from(cost.input + output);
                     sums.spent += u64::try_from(money).unwrap();
                 } else {
-                    meter.void(admitted.key, &limits, NOON);
+                    meter.void_reservation(admitted.key, &limits, NOON);
                 }
             }
             prop_assert_eq!(meter.in_flight(), u32::try_from(sums.open.len()).unwrap());
-            prop_assert_eq!(meter.spend().spent_in(BudgetPeriod::Day, NOON), sums.spent);
+            prop_assert_eq!(meter.spend_totals().spent_in(BudgetPeriod::Day, NOON), sums.spent);
             let owed = u64::try_from((sums.tokens - i128::from(tokens)).max(0)).unwrap();
             prop_assert_eq!(meter.token_debt(&limits, NOON), owed);
         }
@@ -187,8 +187,8 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
     );
     let status = key.limit_status(&own, NOON);
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 900));
-    assert_eq!((key.in_flight(), key.admitted(), account.admitted()), (1, 1, 1));
-    key.void(first.key, &own, NOON);
+    assert_eq!((key.in_flight(), key.admitted_count(), account.admitted_count()), (1, 1, 1));
+    key.void_reservation(first.key, &own, NOON);
     // The request counts, although it was voided.
     let status = key.limit_status(&own, NOON);
     assert_eq!((status.requests.unwrap().remaining, status.tokens.unwrap().remaining), (9, 1_000));
@@ -200,13 +200,13 @@ fn a_validated_request_takes_and_releases_its_permits() {
     let remaining = |key: &UsageMeter| key.limit_status(&limits, NOON).requests.unwrap().remaining;
     let mut key = UsageMeter::default();
     let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
-    assert_eq!((key.in_flight(), key.admitted(), remaining(&key)), (1, 0, 1));
+    assert_eq!((key.in_flight(), key.admitted_count(), remaining(&key)), (1, 0, 1));
     let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
     assert_eq!((denied.limit, denied.retry_after), (LimitKind::Concurrent, RetryAfter::OnRelease));
     key.release_provisional(entered, &limits, NOON);
     assert_eq!((key.in_flight(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
-    key.void(taken.key, &limits, NOON);
+    key.void_reservation(taken.key, &limits, NOON);
     // A limit added in the meantime gets nothing back, because nothing was taken from it; a removed limit is ignored.
     let entered = key.acquire_provisional(&UsageLimits::default(), WorkClass::Request, NOON);
     key.release_provisional(entered, &limits, NOON);
@@ -257,7 +257,7 @@ fn a_batch_line_meets_the_budgets_alone() {
             NOON,
         );
     }
-    assert_eq!(key.spend().spent_in(BudgetPeriod::Day, NOON), 40);
+    assert_eq!(key.spend_totals().spent_in(BudgetPeriod::Day, NOON), 40);
     assert_eq!((key.in_flight(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
 }
 
@@ -287,7 +287,7 @@ fn a_budget_that_only_open_work_holds_is_no_wait_until_midnight() {
         ),
         "{denied:?}"
     );
-    key.void(open.key, &limits, NOON);
+    key.void_reservation(open.key, &limits, NOON);
     assert!(ask(&mut key, &limits, &cost(1, 1, 70), NOON).is_ok());
 }
 
@@ -325,7 +325,7 @@ fn a_budget_begins_anew_when_its_window_ends() {
 fn a_leased_budget_admits_its_part_and_the_part_lasts_over_midnight() {
     let limits = UsageLimits { day: some(100), ..UsageLimits::default() };
     let mut key = UsageMeter::default();
-    key.lease_budgets();
+    key.enable_budget_leases();
     let wait = |key: &UsageMeter, money, now| {
         let asked = ask(&mut key.clone(), &limits, &cost(1, 1, money), now);
         asked.err().map(|(_, denied)| (denied.limit, denied.retry_after))
@@ -338,9 +338,10 @@ fn a_leased_budget_admits_its_part_and_the_part_lasts_over_midnight() {
     assert_eq!((wait(&key, 10, NOON), wait(&key, 11, NOON)), (None, dry));
     assert!(!key.take_lease(BudgetPeriod::Day, 11) && key.take_lease(BudgetPeriod::Day, 5));
     key.settle(open.key, &limits, &ActualCost { input: 1, output: 1, money: MicroCredits(22) }, NOON);
-    let lease = |key: &UsageMeter| (key.lease_left(BudgetPeriod::Day), key.lease_stored(BudgetPeriod::Day));
+    let lease =
+        |key: &UsageMeter| (key.unspent_lease(BudgetPeriod::Day), key.stored_lease(BudgetPeriod::Day));
     assert_eq!((lease(&key), wait(&key, 4, NOON)), ((3, 25), dry));
-    assert_eq!((key.take_written_leases().covered, lease(&key)), ((22, 0), (3, 3)));
+    assert_eq!((key.take_unwritten_spending().covered, lease(&key)), ((22, 0), (3, 3)));
     let tomorrow = NOON + Duration::from_secs(86_400);
     key.add_lease(BudgetPeriod::Day, 97);
     assert_eq!((wait(&key, 100, tomorrow), wait(&key, 78, NOON)), (None, None));
@@ -359,7 +360,7 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
     let open = ask(&mut key, &before, &cost(1, 1, 10), NOON).unwrap();
     key.recall_lowered_leases(&before, &lowered);
     assert!(!key.is_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
-    assert_eq!((key.take_recalled_lease(day), key.lease_left(day)), (40, 10), "a request has reserved 10");
+    assert_eq!((key.take_recalled_lease(day), key.unspent_lease(day)), (40, 10), "a request has reserved 10");
     key.add_drawn(&lowered, day, 0, 60);
     assert!(
         key.is_lease_recalled(&lowered, day),
@@ -374,7 +375,7 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
         key.is_covered(&UsageLimits::default(), day, 1)
             && key.is_lease_recalled(&UsageLimits::default(), day)
     );
-    key.void(open.key, &lowered, NOON);
+    key.void_reservation(open.key, &lowered, NOON);
     let mut restored = UsageMeter::default();
     restored.add_lease(day, 30);
     restored.recall_lease(day);
@@ -384,7 +385,7 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
 
 #[test]
 fn spending_before_a_restart_counts_within_its_window_only() {
-    let spend = SpendTotals::restored(70, 900, NOON);
+    let spend = SpendTotals::from_stored(70, 900, NOON);
     assert_eq!(
         (spend.spent_in(BudgetPeriod::Day, NOON), spend.spent_in(BudgetPeriod::Month, NOON)),
         (70, 900)

@@ -61,7 +61,7 @@ pub trait ContentStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns the first I/O error.
-    fn delete_all(&self, names: &[String]) -> Result<()> {
+    fn delete_objects(&self, names: &[String]) -> Result<()> {
         delete_each(self, names)
     }
 

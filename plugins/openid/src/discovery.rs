@@ -45,7 +45,7 @@ impl ProviderMetadata {
         let endpoint = |name: &str| match text(name) {
             None => Err(OpenIdError::Discovery),
             Some(url) if is_endpoint(url, allows_http) => Ok(url.to_owned()),
-            Some(_) => Err(OpenIdError::Endpoint),
+            Some(_) => Err(OpenIdError::InsecureEndpoint),
         };
         let end_session_endpoint = text("end_session_endpoint").map(|_| endpoint("end_session_endpoint"));
         let methods = document.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);

@@ -10,11 +10,11 @@ pub enum OpenIdError {
     /// The discovery document names another issuer than the configured one.
     DiscoveredIssuer,
     /// The URL of an endpoint is not `https`.
-    Endpoint,
+    InsecureEndpoint,
     /// The key set is not JSON.
-    Keys,
+    InvalidKeySet,
     /// The response of the token endpoint has no ID token.
-    TokenAnswer,
+    MissingIdToken,
     /// The authorization code was used before, has expired, or belongs to another request.
     Code,
     /// The ID token is not a signed token with a supported algorithm.
@@ -28,7 +28,7 @@ pub enum OpenIdError {
     /// The ID token was issued for another client.
     Audience,
     /// The token has expired, or is not valid yet.
-    Time,
+    OutsideValidity,
     /// The nonce of the ID token is that of another authorization request.
     Nonce,
     /// The token has no usable `sub`.
@@ -40,16 +40,16 @@ impl fmt::Display for OpenIdError {
         f.write_str(match self {
             Self::Discovery => "The OpenID provider's configuration cannot be read.",
             Self::DiscoveredIssuer => "The OpenID provider's configuration is of another issuer.",
-            Self::Endpoint => "The OpenID provider's configuration has an endpoint without https.",
-            Self::Keys => "The OpenID provider's keys cannot be read.",
-            Self::TokenAnswer => "The OpenID provider's answer has no ID token.",
+            Self::InsecureEndpoint => "The OpenID provider's configuration has an endpoint without https.",
+            Self::InvalidKeySet => "The OpenID provider's keys cannot be read.",
+            Self::MissingIdToken => "The OpenID provider's answer has no ID token.",
             Self::Code => "The OpenID provider does not accept the code: it was used before or has expired.",
             Self::Token => "The ID token is not signed in a supported form.",
             Self::UnknownKey => "The ID token is signed with an unknown key.",
             Self::Signature => "The signature of the ID token does not match.",
             Self::Issuer => "The ID token is of another issuer.",
             Self::Audience => "The ID token is for another application.",
-            Self::Time => "The ID token has expired, or the clocks differ.",
+            Self::OutsideValidity => "The ID token has expired, or the clocks differ.",
             Self::Nonce => "The ID token belongs to another sign-in.",
             Self::Subject => "The ID token names no person.",
         })

@@ -17,7 +17,7 @@ const LEEWAY_SECONDS: u64 = 60;
 
 /// Values that an ID token must have.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpectedToken<'a> {
+pub struct ExpectedClaims<'a> {
     /// Issuer.
     pub issuer: &'a str,
     /// Id of the client.
@@ -90,7 +90,7 @@ pub fn key_id(token: &str) -> Result<Option<String>, OpenIdError> {
 pub fn verify_id_token(
     token: &str,
     keys: &KeySet,
-    expected: &ExpectedToken<'_>,
+    expected: &ExpectedClaims<'_>,
 ) -> Result<IdToken, OpenIdError> {
     let token = SignedToken::parse(token)?;
     let mut verified = Err(OpenIdError::UnknownKey);
@@ -105,7 +105,7 @@ pub fn verify_id_token(
 }
 
 /// Checks the claims that the standard requires.
-fn check_claims(claims: Value, expected: &ExpectedToken<'_>) -> Result<IdToken, OpenIdError> {
+fn check_claims(claims: Value, expected: &ExpectedClaims<'_>) -> Result<IdToken, OpenIdError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     // A list of issuers is not accepted.
     if text("iss") != Some(expected.issuer) {
@@ -136,13 +136,14 @@ fn check_claims(claims: Value, expected: &ExpectedToken<'_>) -> Result<IdToken, 
 }
 
 fn check_times(claims: &Value, now: u64) -> Result<(), OpenIdError> {
-    let seconds = |name: &str| claims.get(name).map(|value| numeric_date(value).ok_or(OpenIdError::Time));
-    let end = seconds("exp").ok_or(OpenIdError::Time)??;
-    let issued = seconds("iat").ok_or(OpenIdError::Time)??;
+    let seconds =
+        |name: &str| claims.get(name).map(|value| numeric_date(value).ok_or(OpenIdError::OutsideValidity));
+    let end = seconds("exp").ok_or(OpenIdError::OutsideValidity)??;
+    let issued = seconds("iat").ok_or(OpenIdError::OutsideValidity)??;
     let begin = seconds("nbf").transpose()?.unwrap_or(0);
     let latest = now.saturating_add(LEEWAY_SECONDS);
     if end.saturating_add(LEEWAY_SECONDS) <= now || issued > latest || begin > latest {
-        return Err(OpenIdError::Time);
+        return Err(OpenIdError::OutsideValidity);
     }
     Ok(())
 }

@@ -19,8 +19,8 @@ impl KeySet {
     /// # Errors
     /// Returns an error if the text is not a key set.
     pub fn parse(text: &[u8]) -> Result<Self, OpenIdError> {
-        let document: Value = serde_json::from_slice(text).map_err(|_| OpenIdError::Keys)?;
-        let keys = document.get("keys").and_then(Value::as_array).ok_or(OpenIdError::Keys)?;
+        let document: Value = serde_json::from_slice(text).map_err(|_| OpenIdError::InvalidKeySet)?;
+        let keys = document.get("keys").and_then(Value::as_array).ok_or(OpenIdError::InvalidKeySet)?;
         let read = |key: &Value| {
             let text = |name: &str| key.get(name).and_then(Value::as_str);
             let signs = text("use").is_none_or(|of| of == "sig");
@@ -38,7 +38,7 @@ impl KeySet {
 
     /// Returns true if there is a key with this id; for `None`, if there is any key.
     #[must_use]
-    pub fn has(&self, key_id: Option<&str>) -> bool {
+    pub fn has_key(&self, key_id: Option<&str>) -> bool {
         self.candidates(key_id).next().is_some()
     }
 }

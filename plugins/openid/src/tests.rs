@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 const NOW: u64 = 1_790_000_000;
 
-fn expected() -> ExpectedToken<'static> {
-    ExpectedToken { issuer: "https://login.example.eu", client_id: "penstock", nonce: "n-1", now: NOW }
+fn expected() -> ExpectedClaims<'static> {
+    ExpectedClaims { issuer: "https://login.example.eu", client_id: "penstock", nonce: "n-1", now: NOW }
 }
 
 fn claims() -> Value {
@@ -89,14 +89,14 @@ fn each_broken_rule_is_named() {
         ("aud", Value::Null, OpenIdError::Audience),
         ("azp", json!("other"), OpenIdError::Audience),
         ("azp", json!(7), OpenIdError::Audience),
-        ("exp", json!(NOW - 60), OpenIdError::Time),
-        ("exp", json!("tomorrow"), OpenIdError::Time),
-        ("exp", json!(-1), OpenIdError::Time),
-        ("exp", Value::Null, OpenIdError::Time),
-        ("iat", json!(NOW + 61), OpenIdError::Time),
-        ("iat", Value::Null, OpenIdError::Time),
-        ("nbf", json!(NOW + 61), OpenIdError::Time),
-        ("nbf", json!({}), OpenIdError::Time),
+        ("exp", json!(NOW - 60), OpenIdError::OutsideValidity),
+        ("exp", json!("tomorrow"), OpenIdError::OutsideValidity),
+        ("exp", json!(-1), OpenIdError::OutsideValidity),
+        ("exp", Value::Null, OpenIdError::OutsideValidity),
+        ("iat", json!(NOW + 61), OpenIdError::OutsideValidity),
+        ("iat", Value::Null, OpenIdError::OutsideValidity),
+        ("nbf", json!(NOW + 61), OpenIdError::OutsideValidity),
+        ("nbf", json!({}), OpenIdError::OutsideValidity),
         ("nonce", json!("n-2"), OpenIdError::Nonce),
         ("nonce", json!(""), OpenIdError::Nonce),
         ("nonce", Value::Null, OpenIdError::Nonce),
@@ -180,11 +180,11 @@ fn a_key_set_leaves_out_what_it_cannot_use() {
     let mut broken = signer.key("broken");
     broken["x"] = json!("!");
     let set = keys(&[encrypting, broken, json!(null), signer.key("a")]);
-    assert!(set.has(Some("a")) && set.has(None));
-    assert!(!set.has(Some("enc")) && !set.has(Some("broken")));
+    assert!(set.has_key(Some("a")) && set.has_key(None));
+    assert!(!set.has_key(Some("enc")) && !set.has_key(Some("broken")));
     let many: Vec<Value> = (0..200).map(|n| signer.key(&n.to_string())).collect();
     let set = keys(&many);
-    assert!(set.has(Some("63")) && !set.has(Some("64")));
+    assert!(set.has_key(Some("63")) && !set.has_key(Some("64")));
 }
 
 fn document() -> Value {
@@ -209,7 +209,10 @@ fn a_discovery_document_is_of_its_issuer_and_has_https_endpoints() {
         changed[name] = value;
         parse(&changed, issuer)
     };
-    assert_eq!(with("token_endpoint", json!("http://login.example.eu/token")), Err(OpenIdError::Endpoint));
+    assert_eq!(
+        with("token_endpoint", json!("http://login.example.eu/token")),
+        Err(OpenIdError::InsecureEndpoint)
+    );
     for bad in [
         "",
         "https://",
@@ -220,10 +223,10 @@ fn a_discovery_document_is_of_its_issuer_and_has_https_endpoints() {
         "https://a/#b",
         "javascript:x",
     ] {
-        assert_eq!(with("authorization_endpoint", json!(bad)), Err(OpenIdError::Endpoint), "{bad}");
+        assert_eq!(with("authorization_endpoint", json!(bad)), Err(OpenIdError::InsecureEndpoint), "{bad}");
     }
     assert_eq!(with("jwks_uri", json!(1)), Err(OpenIdError::Discovery));
-    assert_eq!(with("end_session_endpoint", json!("x")), Err(OpenIdError::Endpoint));
+    assert_eq!(with("end_session_endpoint", json!("x")), Err(OpenIdError::InsecureEndpoint));
     let posted = with("token_endpoint_auth_methods_supported", json!(["client_secret_post"])).unwrap();
     assert_eq!(posted.secret_method, ClientSecretMethod::Post);
     assert_eq!(ProviderMetadata::parse(b"<html>", issuer), Err(OpenIdError::Discovery));
@@ -262,14 +265,14 @@ fn requests_have_the_encoded_values() {
     };
     let body = "grant_type=authorization_code&code=c%26d&redirect_uri=https%3A%2F%2Fx%2F&code_verifier=v";
     assert_eq!(token.body(), body);
-    assert_eq!(token.authorization().unwrap(), "Basic aWQ6YSUzQWIlMjZj");
+    assert_eq!(token.authorization_header().unwrap(), "Basic aWQ6YSUzQWIlMjZj");
     token.secret_method = ClientSecretMethod::Post;
     assert_eq!(
-        (token.body(), token.authorization()),
+        (token.body(), token.authorization_header()),
         (format!("{body}&client_id=id&client_secret=a%3Ab%26c"), None)
     );
     token.client_secret = None;
-    assert_eq!((token.body(), token.authorization()), (format!("{body}&client_id=id"), None));
+    assert_eq!((token.body(), token.authorization_header()), (format!("{body}&client_id=id"), None));
 }
 
 #[test]

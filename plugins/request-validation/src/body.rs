@@ -188,7 +188,7 @@ impl<'d> RootObject<'d> {
             member: member.key.range().start..member.value.range().end,
             value: member.value.range(),
             long_strings: match member.value.range().len() {
-                MIN_LONG_STRING.. => member.value.long_strings(MIN_LONG_STRING).collect(),
+                MIN_LONG_STRING.. => member.value.long_string_ranges(MIN_LONG_STRING).collect(),
                 _ => Vec::new(),
             },
         };

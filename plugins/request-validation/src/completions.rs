@@ -57,10 +57,10 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
-    crate::members::refuse_for_completion(&top)?;
+    crate::members::refuse_completion_members(&top)?;
     let path = top.path("prompt");
     let prompts = read_prompts(read::required(top.get("prompt"), &path, EXPECTED)?, &path)?;
-    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     top.get("suffix").map(|suffix| read::string(suffix, &top.path("suffix"))).transpose()?;
     let echo = scalars::bool_or_false(&top, "echo")?;
     let stream = scalars::bool_or_false(&top, "stream")?;

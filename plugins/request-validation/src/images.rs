@@ -39,9 +39,9 @@ pub fn validate_images_with_default(
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model_or(&top, default)?;
+    let model = scalars::model_or_default(&top, default)?;
     let filters = read_filters(&top, ModelKind::Image)?;
-    members::refuse_listed(&top, members::REFUSED_IMAGE_MEMBERS)?;
+    members::refuse_listed_members(&top, members::REFUSED_IMAGE_MEMBERS)?;
     // Providers return PNG.
     scalars::keyword(&top, "output_format", &["png"])?;
     scalars::keyword(&top, "background", &["auto", "opaque"])?;

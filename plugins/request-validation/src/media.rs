@@ -107,7 +107,7 @@ pub(crate) fn validate_base64(
     let body = value.raw_inner_text();
     if value.kind() == ValueKind::String {
         // Most of a long string was checked when the body was scanned.
-        let (bytes, known) = (body.as_bytes(), value.known_base64());
+        let (bytes, known) = (body.as_bytes(), value.base64_range());
         let known = known.start.max(skip)..known.end.max(skip);
         proof.push(bytes.get(skip..known.start).unwrap_or_default());
         proof.push_letters(known.len());

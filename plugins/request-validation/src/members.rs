@@ -22,7 +22,7 @@ use penstock_core::{ApiError, Dialect};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberTreatment {
     /// Forwarded to the provider, or enforced by the gateway.
-    Honoured,
+    Supported,
     /// Refused by name for the values that request the feature.
     Refused(RefusedValues),
     /// Dropped, or forwarded to a provider that knows the member: it does not change the answer.
@@ -61,7 +61,7 @@ pub enum RefusedValues {
     /// Object with a member `format` whose `type` is not `text`.
     NestedFormat,
     /// List with another modality than `text`.
-    SpokenModalities,
+    NonTextModalities,
     /// Number format of vectors other than `float`.
     NotFloat,
     /// Any value but `null` and `true`.
@@ -95,7 +95,7 @@ const fn responses(name: &'static str, treatment: MemberTreatment, about: &'stat
     KnownMember { name, dialect: Dialect::Responses, treatment, description: about }
 }
 
-use MemberTreatment::{Engine, Harmless, Honoured, Refused};
+use MemberTreatment::{Engine, Harmless, Refused, Supported};
 use RefusedValues::{
     BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
     OutsideEu, Present, Prewarm, ProviderConstraints, SeveralChoices, ThirdPartyPayment,
@@ -115,59 +115,59 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),
     chat("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
     chat("data_sources", Refused(NonEmpty), "the gateway searches no data sources; send their texts in `messages`"),
-    chat("frequency_penalty", Honoured, "sampling"),
-    chat("function_call", Honoured, "older form of `tool_choice`"),
-    chat("functions", Honoured, "older form of `tools`"),
+    chat("frequency_penalty", Supported, "sampling"),
+    chat("function_call", Supported, "older form of `tool_choice`"),
+    chat("functions", Supported, "older form of `tools`"),
     chat("image", Refused(Present), "images are generated at /v1/images/generations"),
     chat("include", Harmless, "requests more output of tools that the gateway does not run"),
     chat("input", Refused(NonEmpty), "this endpoint reads `messages`"),
     chat("instructions", Refused(NonEmpty), "this endpoint reads `messages`; send a message of the role \"system\""),
-    chat("logit_bias", Honoured, "token bias"),
-    chat("logprobs", Honoured, "log probabilities"),
-    chat("max_completion_tokens", Honoured, "cap on generated tokens"),
-    chat("max_new_tokens", Honoured, "cap on generated tokens, under the name of engines"),
-    chat("max_output_tokens", Honoured, "cap on generated tokens, under the name of another endpoint of the vendor"),
-    chat("max_tokens", Honoured, "cap on generated tokens"),
+    chat("logit_bias", Supported, "token bias"),
+    chat("logprobs", Supported, "log probabilities"),
+    chat("max_completion_tokens", Supported, "cap on generated tokens"),
+    chat("max_new_tokens", Supported, "cap on generated tokens, under the name of engines"),
+    chat("max_output_tokens", Supported, "cap on generated tokens, under the name of another endpoint of the vendor"),
+    chat("max_tokens", Supported, "cap on generated tokens"),
     chat("max_tool_calls", Harmless, "limits tools that the gateway does not run"),
     chat("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
-    chat("messages", Honoured, "the conversation"),
+    chat("messages", Supported, "the conversation"),
     chat("metadata", Harmless, "never forwarded"),
-    chat("modalities", Honoured, "`text` only; others are refused"),
-    chat("model", Honoured, "the model"),
+    chat("modalities", Supported, "`text` only; others are refused"),
+    chat("model", Supported, "the model"),
     chat("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
-    chat("n", Honoured, "number of candidates"),
-    chat("num_predict", Honoured, "cap on generated tokens, under the name of a model runner"),
+    chat("n", Supported, "number of candidates"),
+    chat("num_predict", Supported, "cap on generated tokens, under the name of a model runner"),
     chat("nvext", Refused(GuidedMembers), "send the constraint at the top of the request"),
-    chat("parallel_tool_calls", Honoured, "enforced by the gateway"),
+    chat("parallel_tool_calls", Supported, "enforced by the gateway"),
     chat("plugins", Refused(NonEmpty), "plugins are not supported"),
     chat("prediction", Harmless, "makes the same answer faster"),
-    chat("presence_penalty", Honoured, "sampling"),
+    chat("presence_penalty", Supported, "sampling"),
     chat("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
     chat("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
     chat("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
     chat("prompt_cache_options", Refused(Prewarm), "the engine manages its prompt cache; a request without an answer is not offered"),
     chat("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
     chat("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
-    chat("reasoning", Honoured, "`effort`, as `reasoning_effort`"),
-    chat("reasoning_effort", Honoured, "amount of reasoning"),
-    chat("response_format", Honoured, "format of the answer"),
+    chat("reasoning", Supported, "`effort`, as `reasoning_effort`"),
+    chat("reasoning_effort", Supported, "amount of reasoning"),
+    chat("response_format", Supported, "format of the answer"),
     chat("safety_identifier", Harmless, "never forwarded"),
     chat("search_parameters", Refused(ModeNotOff), "web search is not supported"),
-    chat("seed", Honoured, "sampling"),
+    chat("seed", Supported, "sampling"),
     chat("service_tier", Harmless, "capacity class of the vendor"),
     chat("session_params", Refused(NonEmpty), "the gateway stores no sessions; send the whole history in `messages`"),
-    chat("stop", Honoured, "enforced by the gateway if the provider accepts fewer"),
+    chat("stop", Supported, "enforced by the gateway if the provider accepts fewer"),
     chat("stop_sequences", Refused(NonEmpty), "this endpoint reads `stop`"),
     chat("store", Harmless, "the gateway stores no answers; the answer itself is the same"),
-    chat("stream", Honoured, "server-sent events"),
-    chat("stream_options", Honoured, "`include_usage`"),
-    chat("temperature", Honoured, "sampling"),
+    chat("stream", Supported, "server-sent events"),
+    chat("stream_options", Supported, "`include_usage`"),
+    chat("temperature", Supported, "sampling"),
     chat("text", Refused(NestedFormat), "this endpoint reads `response_format`"),
     chat("thread", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
-    chat("tool_choice", Honoured, "choice of the tool"),
-    chat("tools", Honoured, "functions; others are refused"),
-    chat("top_logprobs", Honoured, "log probabilities"),
-    chat("top_p", Honoured, "sampling"),
+    chat("tool_choice", Supported, "choice of the tool"),
+    chat("tools", Supported, "functions; others are refused"),
+    chat("top_logprobs", Supported, "log probabilities"),
+    chat("top_p", Supported, "sampling"),
     chat("truncation", Harmless, "a conversation that does not fit is refused"),
     chat("user", Harmless, "never forwarded"),
     chat("verbosity", Engine, "length of the answer"),
@@ -187,14 +187,14 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("fallbacks", Harmless, "a refusal by the model is returned; the operator configures other models"),
     messages("inference_geo", Refused(OutsideEu), "all providers are in the European Union"),
     messages("logit_bias", Refused(NonEmpty), "this endpoint has no token bias; use /v1/chat/completions"),
-    messages("max_tokens", Honoured, "cap on generated tokens"),
+    messages("max_tokens", Supported, "cap on generated tokens"),
     messages("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
-    messages("messages", Honoured, "the conversation"),
+    messages("messages", Supported, "the conversation"),
     messages("metadata", Harmless, "never forwarded"),
-    messages("model", Honoured, "the model"),
-    messages("output_config", Honoured, "`effort` and `format`"),
-    messages("output_format", Honoured, "older form of `output_config.format`"),
-    messages("parallel_tool_calls", Honoured, "enforced by the gateway, like `tool_choice.disable_parallel_tool_use`"),
+    messages("model", Supported, "the model"),
+    messages("output_config", Supported, "`effort` and `format`"),
+    messages("output_format", Supported, "older form of `output_config.format`"),
+    messages("parallel_tool_calls", Supported, "enforced by the gateway, like `tool_choice.disable_parallel_tool_use`"),
     messages("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
     messages("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `messages`"),
     messages("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
@@ -202,21 +202,21 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("service_tier", Harmless, "capacity class of the vendor"),
     messages("speed", Harmless, "capacity class of the vendor; the flavor `:speed` chooses the provider"),
     messages("stop", Refused(NonEmpty), "this endpoint reads `stop_sequences`"),
-    messages("stop_sequences", Honoured, "enforced by the gateway if the provider accepts fewer"),
-    messages("stream", Honoured, "server-sent events"),
-    messages("system", Honoured, "the system prompt"),
-    messages("temperature", Honoured, "sampling"),
-    messages("thinking", Honoured, "switch of thinking and of its display"),
+    messages("stop_sequences", Supported, "enforced by the gateway if the provider accepts fewer"),
+    messages("stream", Supported, "server-sent events"),
+    messages("system", Supported, "the system prompt"),
+    messages("temperature", Supported, "sampling"),
+    messages("thinking", Supported, "switch of thinking and of its display"),
     messages("thread", Refused(Present), "the gateway stores no conversations; send the whole history without `thread`"),
-    messages("tool_choice", Honoured, "choice of the tool"),
-    messages("tools", Honoured, "tools that the client runs; others are refused"),
-    messages("top_k", Honoured, "sampling"),
-    messages("top_p", Honoured, "sampling"),
+    messages("tool_choice", Supported, "choice of the tool"),
+    messages("tools", Supported, "tools that the client runs; others are refused"),
+    messages("top_k", Supported, "sampling"),
+    messages("top_p", Supported, "sampling"),
     messages("user_profile_id", Harmless, "sent as a header"),
     messages("workspace_id", Harmless, "sent as a header"),
     responses("access_programs", Harmless, "access programme of the vendor"),
     responses("assistant_id", Refused(Present), "the gateway stores no assistants; send instructions and tools in the request"),
-    responses("background", Honoured, "`true` runs the response in the background, for keys that may store responses"),
+    responses("background", Supported, "`true` runs the response in the background, for keys that may store responses"),
     responses("background_options", Refused(BackgroundWindow), "a background response starts as soon as possible; send \"completion_window\": \"soonest\", or leave it out"),
     responses("cached_content", Refused(Present), "the gateway stores no cached contents; send them in `input`"),
     responses("client_metadata", Harmless, "never forwarded"),
@@ -225,39 +225,39 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     responses("function_call", Refused(NonEmpty), "this endpoint reads `tool_choice`"),
     responses("functions", Refused(NonEmpty), "this endpoint reads `tools`"),
     responses("image", Harmless, "compression of the vendor"),
-    responses("include", Honoured, "`reasoning.encrypted_content` and `message.output_text.logprobs`"),
-    responses("input", Honoured, "the conversation"),
-    responses("instructions", Honoured, "the system prompt"),
-    responses("max_output_tokens", Honoured, "cap on generated tokens"),
+    responses("include", Supported, "`reasoning.encrypted_content` and `message.output_text.logprobs`"),
+    responses("input", Supported, "the conversation"),
+    responses("instructions", Supported, "the system prompt"),
+    responses("max_output_tokens", Supported, "cap on generated tokens"),
     responses("max_tool_calls", Harmless, "limits tools that the gateway does not run"),
     responses("messages", Refused(NonEmpty), "this endpoint reads `input`"),
     responses("metadata", Harmless, "repeated in the answer; never forwarded"),
-    responses("model", Honoured, "the model"),
+    responses("model", Supported, "the model"),
     responses("moderation", Refused(NonEmpty), "moderation of requests and answers is not supported"),
     responses("n", Refused(SeveralChoices), "a response has one answer"),
     responses("nvext", Refused(GuidedMembers), "send the constraint at the top of the request"),
-    responses("parallel_tool_calls", Honoured, "enforced by the gateway"),
-    responses("previous_response_id", Honoured, "a stored response; refused if it is not stored"),
+    responses("parallel_tool_calls", Supported, "enforced by the gateway"),
+    responses("previous_response_id", Supported, "a stored response; refused if it is not stored"),
     responses("prompt", Refused(Present), "the gateway stores no prompt templates; send the text in `input`"),
     responses("prompt_cache_key", Harmless, "the engine's prompt cache needs no key"),
     responses("prompt_cache_options", Refused(Prewarm), "the engine manages its prompt cache; a request without an answer is not offered"),
     responses("prompt_cache_retention", Harmless, "the engine manages its prompt cache"),
     responses("provider", Refused(ProviderConstraints), "choose providers by `filters` or a flavor"),
-    responses("reasoning", Honoured, "`effort` and `summary`"),
+    responses("reasoning", Supported, "`effort` and `summary`"),
     responses("response_format", Refused(FormatNotText), "this endpoint reads `text.format`"),
     responses("safety_identifier", Harmless, "never forwarded"),
     responses("service_tier", Harmless, "capacity class of the vendor"),
     responses("stop_sequences", Refused(NonEmpty), "this endpoint reads `stop`"),
-    responses("store", Honoured, "`true` stores the response if the key may store; the answer says what holds"),
-    responses("stream", Honoured, "server-sent events"),
+    responses("store", Supported, "`true` stores the response if the key may store; the answer says what holds"),
+    responses("stream", Supported, "server-sent events"),
     responses("stream_options", Harmless, "the gateway adds no padding to events"),
-    responses("temperature", Honoured, "sampling"),
-    responses("text", Honoured, "`format` and `verbosity`"),
+    responses("temperature", Supported, "sampling"),
+    responses("text", Supported, "`format` and `verbosity`"),
     responses("thread", Refused(Present), "the gateway stores no conversations; send the whole history in `input`"),
-    responses("tool_choice", Honoured, "choice of the tool"),
-    responses("tools", Honoured, "functions and custom tools; others are refused"),
-    responses("top_logprobs", Honoured, "log probabilities"),
-    responses("top_p", Honoured, "sampling"),
+    responses("tool_choice", Supported, "choice of the tool"),
+    responses("tools", Supported, "functions and custom tools; others are refused"),
+    responses("top_logprobs", Supported, "log probabilities"),
+    responses("top_p", Supported, "sampling"),
     responses("truncation", Harmless, "a conversation that does not fit is refused"),
     responses("user", Harmless, "never forwarded"),
 ];
@@ -274,7 +274,7 @@ fn find_member(dialect: Dialect, name: &str) -> Option<&'static KnownMember> {
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name; for `thread`, in the form that its client library recognises.
-pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
+pub(crate) fn refuse_unsupported_members(top: &RootObject<'_>, dialect: Dialect) -> Result<(), ApiError> {
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread_error(&top.path("thread")));
     }
@@ -353,7 +353,7 @@ pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name.
-pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError> {
+pub(crate) fn refuse_completion_members(top: &RootObject<'_>) -> Result<(), ApiError> {
     refuse_members(top, |name| {
         find_refused(REFUSED_COMPLETION_MEMBERS, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
     })
@@ -363,7 +363,7 @@ pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name.
-pub(crate) fn refuse_listed(top: &RootObject<'_>, rows: &[RefusedMember]) -> Result<(), ApiError> {
+pub(crate) fn refuse_listed_members(top: &RootObject<'_>, rows: &[RefusedMember]) -> Result<(), ApiError> {
     refuse_members(top, |name| find_refused(rows, name))
 }
 

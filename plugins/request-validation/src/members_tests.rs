@@ -2,7 +2,7 @@
 //! answer are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::RefusedValues::{NotFloat, NotTrue, RunnerOptions, SpokenModalities};
+use super::RefusedValues::{NonTextModalities, NotFloat, NotTrue, RunnerOptions};
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
@@ -24,7 +24,7 @@ fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, Refu
     KNOWN_MEMBERS.iter().filter(move |member| member.dialect == dialect).filter_map(|member| {
         match member.treatment {
             Refused(asks) => Some((member, asks)),
-            Honoured | Harmless | Engine => None,
+            Supported | Harmless | Engine => None,
         }
     })
 }
@@ -85,7 +85,7 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
         GuidedMembers => r#"{"guided_json":{"type":"object"}}"#,
         FormatNotText => r#"{"type":"json_schema"}"#,
         NestedFormat => r#"{"format":{"type":"json_schema"}}"#,
-        SpokenModalities => r#"["text","audio"]"#,
+        NonTextModalities => r#"["text","audio"]"#,
         RunnerOptions => r#"{"num_ctx":8,"num_predict":3}"#,
         Prewarm => r#"{"prewarm":true}"#,
         BackgroundWindow => r#"{"completion_window":"24h"}"#,

@@ -4,7 +4,7 @@ use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
 use crate::limits::RequestLimits;
-use crate::members::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS, refuse_listed};
+use crate::members::{REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS, refuse_listed_members};
 use crate::read;
 use crate::scalars;
 use crate::vectors::bounded_array;
@@ -41,14 +41,14 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
-    refuse_listed(&top, REFUSED_SPEECH_MEMBERS)?;
+    refuse_listed_members(&top, REFUSED_SPEECH_MEMBERS)?;
     let path = top.path("input");
     let input = read::required_text(top.get("input"), &path)?;
     let characters = input.text().chars().count();
     if characters > MAX_CHARACTERS {
         return Err(path.invalid(format_args!("expected at most {MAX_CHARACTERS} characters")));
     }
-    scalars::validate(&top, &[("speed", 0.25, 4.0)], &[], &[])?;
+    scalars::validate_scalars(&top, &[("speed", 0.25, 4.0)], &[], &[])?;
     if let Some(voice) = top.get("voice").filter(|voice| !voice.is_object()) {
         read::non_empty_string(voice, &top.path("voice"))?;
     }
@@ -105,8 +105,8 @@ pub fn validate_texts(
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    let model = scalars::model_or(&top, default)?;
-    refuse_listed(&top, REFUSED_MODERATION_MEMBERS)?;
+    let model = scalars::model_or_default(&top, default)?;
+    refuse_listed_members(&top, REFUSED_MODERATION_MEMBERS)?;
     let path = top.path("input");
     const EXPECTED: &str = "a string or an array of strings";
     let input = read::required(top.get("input"), &path, EXPECTED)?;

@@ -11,7 +11,7 @@ pub(crate) type NumberRanges = &'static [(&'static str, f64, f64)];
 pub(crate) type IntegerRanges = &'static [(&'static str, i64, i64)];
 
 /// Validates the scalar members of a dialect.
-pub(crate) fn validate(
+pub(crate) fn validate_scalars(
     top: &RootObject<'_>,
     numbers: NumberRanges,
     integers: IntegerRanges,
@@ -33,7 +33,7 @@ pub(crate) fn validate(
 const MAX_MODEL: usize = 256;
 
 /// Reads `model`, unescaped; returns `default` if the request has no `model`.
-pub(crate) fn model_or(top: &RootObject<'_>, default: Option<&str>) -> Result<Box<str>, ApiError> {
+pub(crate) fn model_or_default(top: &RootObject<'_>, default: Option<&str>) -> Result<Box<str>, ApiError> {
     match default {
         Some(default) if top.get("model").is_none() => Ok(default.into()),
         _ => model(top),

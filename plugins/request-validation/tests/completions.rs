@@ -39,7 +39,7 @@ fn the_work_of_all_candidates_is_bounded() {
     let body =
         json!({"model": "m", "prompt": ["a", "b"], "n": 2, "best_of": 5, "max_tokens": 7, "logprobs": 0});
     let (ask, task) = task(&body);
-    assert_eq!((ask.n, ask.generations(), task.generations_per_prompt), (4, 10, 5));
+    assert_eq!((ask.n, ask.generation_count(), task.generations_per_prompt), (4, 10, 5));
     assert!(ask.required.logprobs && !ask.has_separable_choices());
     let many = json!({"model": "m", "prompt": vec!["a"; 600], "n": 2});
     assert!(validate(&many).unwrap_err().starts_with("400 prompt: expected at most 1024 prompts times `n`"));

@@ -86,7 +86,11 @@ pub fn load_limit(total: u32, share: f64) -> u32 {
 /// Returns for each candidate whether it may serve the session: it must be usable and within its load limit. `scored`
 /// contains the scores without cache savings, in the order of `candidates`. The load is shared only among the
 /// candidates whose score is within `margin` of the best, and those that answered the session before.
-pub(crate) fn can_take_session(candidates: &[Candidate], scored: &[ScoredOffer], margin: f64) -> Vec<bool> {
+pub(crate) fn session_eligibility(
+    candidates: &[Candidate],
+    scored: &[ScoredOffer],
+    margin: f64,
+) -> Vec<bool> {
     let usable = scored.iter().filter(|one| one.rank == RANK_WITHIN_CARBON_LIMIT);
     let limit = usable.map(|one| one.score).fold(f64::INFINITY, f64::min) + margin;
     let competes = |one: &Candidate, score: &ScoredOffer| {

@@ -2,7 +2,7 @@
 //! offer is found even if its price ranks it low.
 //!
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
-//! [explores](crate::Flavor::explores), only to a healthy idle offer that has not just failed, at a price of at most
+//! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of at most
 //! [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
 //! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its
 //! regular order.
@@ -22,7 +22,7 @@ pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 pub const MAX_PRICE_RATIO: f64 = 2.0;
 
 /// Maximum prompt size of an exploring request, in tokens.
-pub const MAX_PROMPT: u64 = 1_000;
+pub const MAX_PROMPT_TOKENS: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third
 /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).

@@ -37,7 +37,7 @@ pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, O
 pub use budget::RetryBudget;
 pub use explanation::{ExplainedOffer, OfferRank, explain_plan};
 pub use explore::{
-    ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT, REQUESTS_PER_EXPLORATION,
+    ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT_TOKENS, REQUESTS_PER_EXPLORATION,
     choose_exploration,
 };
 pub use flavor::{

@@ -10,7 +10,7 @@
 //! everything to one provider for a tiny advantage, and two gateways with the same statistics do not make the same
 //! choice every time.
 
-use crate::affinity::{SessionAffinity, can_take_session};
+use crate::affinity::{SessionAffinity, session_eligibility};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
@@ -33,7 +33,7 @@ pub struct Candidate {
     /// measurement: the score then assumes the best prediction of the other offers, approaches their median as
     /// `known_for` grows, and allows one request in flight.
     pub predicted_seconds: Option<f64>,
-    /// Time since the last successful answer ([`LatencyStats::age`](crate::LatencyStats::age)); `None` without one.
+    /// Time since the last successful answer ([`LatencyStats::last_observation_age`](crate::LatencyStats::last_observation_age)); `None` without one.
     pub measured_age: Option<Duration>,
     /// Time since the offer could first be chosen ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
     pub known_for: Duration,
@@ -117,7 +117,7 @@ fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scor
         one.session = None;
     }
     let mut scored = score::score_candidates(flavor, &cold);
-    let within = can_take_session(candidates, &scored, TIE_MARGIN);
+    let within = session_eligibility(candidates, &scored, TIE_MARGIN);
     let mut has_saving = false;
     for ((cold, one), within) in cold.iter_mut().zip(candidates).zip(&within) {
         cold.session = one.session.filter(|_| *within);

@@ -50,14 +50,14 @@ fn the_plan_is_walked_in_order() {
         PlannerStep::Attempt(2)
     );
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::InBandError), at(30), &mut budget)));
-    assert_eq!(course.attempts_started(), 3);
+    assert_eq!(course.started_attempt_count(), 3);
 }
 
 #[test]
 fn an_empty_plan_gives_up() {
     let (mut course, _) = course(0, AttemptPolicy::default());
     assert!(is_give_up(course.start(NOW)));
-    assert_eq!(course.attempts_started(), 0);
+    assert_eq!(course.started_attempt_count(), 0);
 }
 
 #[test]

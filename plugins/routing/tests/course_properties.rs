@@ -141,6 +141,6 @@ proptest! {
         }
         prop_assert!(steps < 40, "it comes to an end");
         prop_assert_eq!(course.failed_attempts().len(), tries as usize);
-        prop_assert_eq!(course.attempts_started(), tries);
+        prop_assert_eq!(course.started_attempt_count(), tries);
     }
 }

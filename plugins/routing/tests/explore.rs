@@ -27,7 +27,7 @@ impl Offer {
         Candidate {
             price: estimate_price(self.price, self.price, 10, 100),
             predicted_seconds: self.figures.predict_seconds(now, 10, 100),
-            measured_age: self.figures.age(now),
+            measured_age: self.figures.last_observation_age(now),
             known_for: self.figures.time_since_first_seen(now),
             ..Candidate::new(offer)
         }
@@ -50,7 +50,7 @@ fn asked(flavor: &dyn Flavor, offers: &mut [Offer], requests: u64, pace: Duratio
         let candidates: Vec<Candidate> =
             offers.iter_mut().enumerate().map(|(index, offer)| offer.candidate(index, now)).collect();
         let mut first = plan(flavor, &candidates, seed)[0];
-        if flavor.explores() {
+        if flavor.allows_exploration() {
             explorations.on_request();
             if let Some(other) = choose_exploration(&candidates, first, seed)
                 && explorations.try_explore()
@@ -81,7 +81,7 @@ fn a_faster_and_dearer_offer_is_found_under_speed_and_balanced_and_not_paid_for_
         assert!(counts[1] >= 58, "{}: {counts:?}", flavor.name());
     }
     for flavor in [PRICE, ECO, BATCH] {
-        assert!(!flavor.explores());
+        assert!(!flavor.allows_exploration());
         let counts = asked(flavor, &mut slow_and_fast(), 60, Duration::from_millis(500));
         assert_eq!(counts[1], 0, "{}", flavor.name());
     }
@@ -184,6 +184,6 @@ fn only_due_healthy_and_idle_offers_are_explored() {
 #[test]
 fn the_flavors_that_explore_are_those_of_speed() {
     let names: Vec<&str> =
-        FLAVORS.iter().filter(|flavor| flavor.explores()).map(|flavor| flavor.name()).collect();
+        FLAVORS.iter().filter(|flavor| flavor.allows_exploration()).map(|flavor| flavor.name()).collect();
     assert_eq!(names, ["balanced", "speed"]);
 }

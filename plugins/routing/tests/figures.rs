@@ -32,7 +32,7 @@ fn a_prediction_is_the_first_token_plus_output_over_speed() {
     figures.observe(NOW, streamed(500, 101, 0.5, 2.5));
     assert!(close(figures.tokens_per_second(NOW), 50.0));
     assert!(close(figures.predict_seconds(NOW, 500, 1_000), 0.5 + 20.0));
-    assert_eq!(figures.typical_output(NOW), Some(101));
+    assert_eq!(figures.typical_output_tokens(NOW), Some(101));
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn a_new_slice_replaces_an_old_one() {
 #[test]
 fn figures_move_to_another_clock_with_their_age() {
     let mut figures = LatencyStats::new();
-    assert_eq!((figures.age(NOW), figures.revision()), (None, 0));
+    assert_eq!((figures.last_observation_age(NOW), figures.revision()), (None, 0));
     assert_eq!(figures.time_since_first_seen(NOW), Duration::ZERO);
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let written = NOW + Duration::from_secs(100);
     // The other clock reads 5,000 s when this one reads `written`.
     let there = Duration::from_secs(5_000);
     let mut moved = figures.convert_clock(written, there);
-    assert_eq!(moved.age(there), Some(Duration::from_secs(100)));
+    assert_eq!(moved.last_observation_age(there), Some(Duration::from_secs(100)));
     assert_eq!(moved.time_since_first_seen(there), Duration::from_secs(100));
     assert!(close(moved.tokens_per_second(there), 50.0));
     assert_eq!(
@@ -175,7 +175,7 @@ fn figures_move_to_another_clock_with_their_age() {
     );
     assert_eq!(figures.convert_clock(written, written), figures);
     let future = figures.convert_clock(NOW - Duration::from_secs(60), NOW);
-    assert_eq!(future.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
+    assert_eq!(future.last_observation_age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
     let away = figures.convert_clock(written, Duration::ZERO);
     assert_eq!(away.predict_seconds(NOW, 1, 1), None, "a very long time away");
 }
@@ -205,7 +205,7 @@ fn impossible_measurements_are_dropped() {
     stored["observed"] = u64::MAX.into();
     stored["known"] = u64::MAX.into();
     let mut moved = serde_json::from_value::<LatencyStats>(stored).unwrap().convert_clock(NOW, NOW);
-    assert_eq!(moved.age(NOW), Some(Duration::ZERO));
+    assert_eq!(moved.last_observation_age(NOW), Some(Duration::ZERO));
     assert_eq!(moved.time_since_first_seen(NOW), Duration::ZERO);
     assert!(
         mean > 0.0 && moved.tokens_per_second(NOW).is_some(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-use crate::export::hex;
+use crate::export::encode_hex;
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{RowPage, RowScan, Store, StoreError, StoreTable, Transaction};
 
@@ -134,7 +134,7 @@ impl AuditLog {
             let (number, previous) = (head.number + 1, head.sum);
             let entry = AuditEntry { number, previous, description: description.clone() };
             let entry = versioned_json::encode(WHAT, &entry)?;
-            head = AuditHead { number, sum: hex(&Sha256::digest(&entry)) };
+            head = AuditHead { number, sum: encode_hex(&Sha256::digest(&entry)) };
             batch = batch.put(StoreTable::Audit, entry_key(number), entry);
         }
         Ok(batch.put(StoreTable::Audit, HEAD_KEY, versioned_json::encode(WHAT, &head)?))
@@ -183,7 +183,7 @@ impl AuditLog {
                     return Ok(Some(expected));
                 }
                 expected += 1;
-                sum = hex(&Sha256::digest(&row.value));
+                sum = encode_hex(&Sha256::digest(&row.value));
                 after.clone_from(&row.key);
             }
             if !page.more {

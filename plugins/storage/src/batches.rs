@@ -28,10 +28,11 @@ use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 pub use claims::{
-    BatchClaim, BatchCoordination, CancellationRequest, ClaimState, FleetInsertOutcome, first_claim,
+    BatchClaim, BatchCoordination, CancellationRequest, ClaimState, FleetInsertOutcome, claim_for_insert,
 };
 pub use slices::{
-    BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, batch_of, is_slice_id, slicing_rows,
+    BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, is_slice_id, parent_batch_id,
+    slicing_rows,
 };
 pub use unfinished::UnfinishedEntry;
 pub use usage::BatchUsage;
@@ -342,7 +343,7 @@ impl IndexBackfill<'_> {
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
 pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
     if let Some(slice) = &record.slice {
-        return Ok(slices::progress_rows(record, slice, done));
+        return Ok(slices::slice_progress_rows(record, slice, done));
     }
     let lines = record.id.as_bytes().to_vec();
     let row = |space, key, value| RowWrite { table: space, key, value };
@@ -354,7 +355,7 @@ pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowW
         rows.push(row(StoreTable::Lines, lines, None));
         rows.extend(coordination_rows(&record.id));
         if let Some(count) = record.slices {
-            rows.extend(slices::end_rows(&record.id, count));
+            rows.extend(slices::slice_row_removals(&record.id, count));
         }
     } else if let Some(done) = done {
         rows.push(row(StoreTable::Lines, lines, Some(done.to_vec())));

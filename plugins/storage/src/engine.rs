@@ -26,10 +26,10 @@ pub struct FolderEngine {
 }
 
 /// All engines, the default first.
-pub static FOLDER_ENGINES: &[&FolderEngine] = &[&EMBEDDED];
+pub static FOLDER_ENGINES: &[&FolderEngine] = &[&EMBEDDED_ENGINE];
 
 /// Default engine.
-pub static EMBEDDED: FolderEngine = FolderEngine {
+pub static EMBEDDED_ENGINE: FolderEngine = FolderEngine {
     name: "embedded",
     summary: "Embedded store in the folder.",
     open: sled::open,

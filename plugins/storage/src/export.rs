@@ -52,7 +52,7 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError>
         lines += 1;
         write_line(out, &mut sum, &row_line(row))
     })?;
-    let end = ExportLine::End { end: true, lines, sha256: hex(&sum.finalize()) };
+    let end = ExportLine::End { end: true, lines, sha256: encode_hex(&sum.finalize()) };
     write_line(out, &mut Sha256::new(), &end)?;
     out.flush().map_err(|error| StoreError::io("write the export", &error))?;
     Ok(lines)
@@ -88,9 +88,10 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
             }
             ExportLine::Row { space, key, value, crc32c } if number > 1 => {
                 let space = StoreTable::from_name(&space).ok_or_else(|| damaged("names an unknown table"))?;
-                let key = unhex(&key).ok_or_else(|| damaged("has an invalid key"))?;
-                let value =
-                    value.map(|v| unhex(&v).ok_or_else(|| damaged("has an invalid value"))).transpose()?;
+                let key = decode_hex(&key).ok_or_else(|| damaged("has an invalid key"))?;
+                let value = value
+                    .map(|v| decode_hex(&v).ok_or_else(|| damaged("has an invalid value")))
+                    .transpose()?;
                 if crc32c != row_checksum(SnapshotRow { table: space, key: &key, value: value.as_deref() }) {
                     return Err(damaged("does not match its checksum"));
                 }
@@ -104,7 +105,7 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
                 }
             }
             ExportLine::End { end: true, lines, sha256 } if number > 1 => {
-                if lines != rows || sha256 != hex(&sum.finalize()) {
+                if lines != rows || sha256 != encode_hex(&sum.finalize()) {
                     return Err(damaged("does not match the lines before it"));
                 }
                 if !writes.is_empty() {
@@ -121,8 +122,8 @@ pub fn import(store: &dyn Store, from: &mut dyn BufRead) -> Result<u64, StoreErr
 fn row_line(row: SnapshotRow<'_>) -> ExportLine {
     ExportLine::Row {
         space: row.table.name().to_owned(),
-        key: hex(row.key),
-        value: row.value.map(hex),
+        key: encode_hex(row.key),
+        value: row.value.map(encode_hex),
         crc32c: row_checksum(row),
     }
 }
@@ -150,12 +151,12 @@ fn read_line(from: &mut dyn BufRead) -> Result<Vec<u8>, StoreError> {
     Ok(text)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let bytes = text.as_bytes();
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());

@@ -32,8 +32,11 @@ impl MeasurementStore {
         for some in figures.chunks(MAX_OPERATIONS) {
             let mut batch = Transaction::new();
             for (name, figure) in some {
-                batch =
-                    batch.put(StoreTable::Figures, name.as_bytes(), versioned_json::encode(WHAT, figure)?);
+                batch = batch.put(
+                    StoreTable::Measurements,
+                    name.as_bytes(),
+                    versioned_json::encode(WHAT, figure)?,
+                );
             }
             self.store.apply(batch)?;
         }
@@ -46,9 +49,9 @@ impl MeasurementStore {
     /// Same as [`Store::apply`].
     pub fn delete(&self, names: &[String]) -> Result<(), StoreError> {
         for some in names.chunks(MAX_OPERATIONS) {
-            let batch = some
-                .iter()
-                .fold(Transaction::new(), |batch, name| batch.delete(StoreTable::Figures, name.as_bytes()));
+            let batch = some.iter().fold(Transaction::new(), |batch, name| {
+                batch.delete(StoreTable::Measurements, name.as_bytes())
+            });
             self.store.apply(batch)?;
         }
         Ok(())
@@ -67,7 +70,7 @@ impl MeasurementStore {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = self.store.scan(
-                StoreTable::Figures,
+                StoreTable::Measurements,
                 prefix.as_bytes(),
                 after.as_deref(),
                 crate::MAX_PAGE_ROWS,
@@ -112,10 +115,10 @@ mod tests {
         assert_eq!(all(&figures, "o").len(), 2_500);
         assert_eq!(all(&figures, "m"), [("m1".to_owned(), Some(Speed { seconds: 0.5 }))]);
         store
-            .apply(Transaction::new().put(StoreTable::Figures, *b"m1", *b"{\"v\":1,\"seconds\":null}"))
+            .apply(Transaction::new().put(StoreTable::Measurements, *b"m1", *b"{\"v\":1,\"seconds\":null}"))
             .unwrap();
         store
-            .apply(Transaction::new().put(StoreTable::Figures, *b"m2", *b"{\"v\":9,\"seconds\":1}"))
+            .apply(Transaction::new().put(StoreTable::Measurements, *b"m2", *b"{\"v\":9,\"seconds\":1}"))
             .unwrap();
         assert_eq!(all(&figures, "m"), [("m1".to_owned(), None), ("m2".to_owned(), None)]);
         let names: Vec<String> = all(&figures, "").into_iter().map(|(name, _)| name).collect();

@@ -40,7 +40,7 @@ impl RowAddition {
     ///
     /// # Errors
     /// Returns `Corrupt` or `Format` if the row does not have such amounts.
-    pub(crate) fn added_to(&self, current: Option<&[u8]>) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn updated_row(&self, current: Option<&[u8]>) -> Result<Vec<u8>, StoreError> {
         match self {
             RowAddition::Balance(change) => {
                 let balance = current.map(BalanceRecord::from_row).transpose()?.unwrap_or_default();

@@ -56,8 +56,8 @@ impl SpendRecord {
     #[must_use]
     pub fn merged_with(self, other: SpendRecord) -> SpendRecord {
         let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
-        let same_day = BudgetPeriod::Day.has_both(early.at, late.at);
-        let same_month = BudgetPeriod::Month.has_both(early.at, late.at);
+        let same_day = BudgetPeriod::Day.is_same_period(early.at, late.at);
+        let same_month = BudgetPeriod::Month.is_same_period(early.at, late.at);
         SpendRecord {
             day: late.day.saturating_add(if same_day { early.day } else { 0 }),
             month: late.month.saturating_add(if same_month { early.month } else { 0 }),
@@ -67,9 +67,9 @@ impl SpendRecord {
 
     /// Returns what was spent since `before`, an earlier measurement of the same owner.
     #[must_use]
-    pub fn since(self, before: SpendRecord) -> SpendRecord {
-        let same_day = BudgetPeriod::Day.has_both(before.at, self.at);
-        let same_month = BudgetPeriod::Month.has_both(before.at, self.at);
+    pub fn spent_since(self, before: SpendRecord) -> SpendRecord {
+        let same_day = BudgetPeriod::Day.is_same_period(before.at, self.at);
+        let same_month = BudgetPeriod::Month.is_same_period(before.at, self.at);
         SpendRecord {
             day: self.day.saturating_sub(if same_day { before.day } else { 0 }),
             month: self.month.saturating_sub(if same_month { before.month } else { 0 }),
@@ -85,7 +85,7 @@ impl SpendRecord {
             BudgetPeriod::Day => self.day,
             BudgetPeriod::Month => self.month,
         };
-        if self.at >= now || period.has_both(self.at, now) { spent } else { 0 }
+        if self.at >= now || period.is_same_period(self.at, now) { spent } else { 0 }
     }
 
     pub(crate) fn from_row(row: &[u8]) -> Result<SpendRecord, StoreError> {
@@ -242,7 +242,7 @@ impl SpendStore {
             _ => Transaction::new().require_value(table, key, counter_row(last)),
         };
         let numbered = numbered.put(table, key, counter_row(applied));
-        // The parts of a member that was buried are not its own any more.
+        // The parts of a member that was evicted are not its own any more.
         let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
         let numbered = if has_parts { numbered.append(require_alive(self.strand)) } else { numbered };
         additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.strand)))

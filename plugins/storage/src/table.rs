@@ -34,7 +34,7 @@ pub enum StoreTable {
     /// Spending of keys and accounts in the current day and month.
     Spend = 17,
     /// Measured speeds of offers and models, restored after a restart.
-    Figures = 18,
+    Measurements = 18,
     /// Hourly sums of the ledger's entries.
     Usage = 19,
     /// Persons who may sign in to the console, and their invitations.
@@ -61,7 +61,7 @@ impl StoreTable {
         StoreTable::Balances,
         StoreTable::Audit,
         StoreTable::Spend,
-        StoreTable::Figures,
+        StoreTable::Measurements,
         StoreTable::Usage,
         StoreTable::Users,
         StoreTable::Sessions,
@@ -97,7 +97,7 @@ impl StoreTable {
             StoreTable::Balances => "balances",
             StoreTable::Audit => "audit",
             StoreTable::Spend => "spend",
-            StoreTable::Figures => "figures",
+            StoreTable::Measurements => "figures",
             StoreTable::Usage => "usage",
             StoreTable::Users => "users",
             StoreTable::Sessions => "sessions",

@@ -219,7 +219,7 @@ impl Transaction {
                             Some(Some(Cow::Owned(counter_row(sum).to_vec())))
                         }
                         TransactionOp::AddAmounts(amounts) => {
-                            Some(Some(Cow::Owned(amounts.added_to(current.as_deref())?)))
+                            Some(Some(Cow::Owned(amounts.updated_row(current.as_deref())?)))
                         }
                         guard if guard.is_satisfied(current.as_deref()) => None,
                         _ => return Err(StoreError::Guard { step: index }),

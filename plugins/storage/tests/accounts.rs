@@ -223,12 +223,15 @@ fn a_draw_that_another_one_overtakes_stays_within_the_budget() {
         let (rival, overtaking, has_rival) = (fleet.clone(), request.clone(), Mutex::new(true));
         let next_failure = move || {
             if std::mem::take(&mut *has_rival.lock().unwrap()) {
-                assert_eq!(rival.draw_budget(other, &overtaking).unwrap().drawn, 7);
+                assert_eq!(rival.draw_from_budget(other, &overtaking).unwrap().drawn, 7);
             }
             Failure::None
         };
         let overtaken =
             SharedFleet::new(Arc::new(FlakyStore { store, next_failure: Box::new(next_failure) }));
-        assert_eq!(overtaken.draw_budget(one, &request), Ok(BudgetDraw { drawn: 3, unspent: 10, rest: 0 }));
+        assert_eq!(
+            overtaken.draw_from_budget(one, &request),
+            Ok(BudgetDraw { drawn: 3, unspent: 10, rest: 0 })
+        );
     });
 }

@@ -51,7 +51,7 @@ fn a_claim_is_taken_by_one_member_while_it_is_alive_and_the_batch_is_unfinished(
     let take = |seen: Option<&BatchClaim>, strand: u8| {
         batches.take_claim("b", seen, u32::from(strand), Some(&alive(strand))).unwrap()
     };
-    assert_eq!(take(None, 1), None, "it was buried");
+    assert_eq!(take(None, 1), None, "it was evicted");
     for strand in [1_u8, 2] {
         store.apply(Transaction::new().put(StoreTable::Meta, vec![strand], *b"name")).unwrap();
     }
@@ -85,7 +85,7 @@ fn a_commit_counts_once_and_needs_the_claim_as_it_left_it() {
     let late = BatchRecord { model: Some("late".to_owned()), ..record.clone() };
     let refused = ledger.append(&commit(&late, first.after_commit()));
     assert!(matches!(refused, Err(StoreError::Guard { .. })), "{refused:?}");
-    let conflict = ledger.conflict_of(&commit(&late, first.after_commit())).unwrap();
+    let conflict = ledger.commit_conflict(&commit(&late, first.after_commit())).unwrap();
     assert_eq!(conflict, CommitConflict::FencesViolated(vec![0]));
     assert_eq!((batches.get("b").unwrap().unwrap().model, counter()), (None, 5));
     record.state = BatchState::Completed;

@@ -70,13 +70,13 @@ fn removed_files_are_listed_in_pages_until_their_contents_are_deleted() {
         }
         files.add(&file("k1", "d", FilePurpose::Batch)).unwrap();
         let list = |after: Option<&[u8]>| {
-            let page = files.deleted(after, 2).unwrap();
+            let page = files.deleted_page(after, 2).unwrap();
             assert_eq!(page.unreadable, 0);
             (ids(&FilePage { files: page.files, more: false }), page.next)
         };
         let (first, next) = list(None);
         assert_eq!((first.as_str(), list(next.as_deref())), ("a b", ("c".to_owned(), None)));
-        files.forget_deleted("file-b").unwrap();
+        files.record_contents_deleted("file-b").unwrap();
         assert_eq!(list(None), ("a c".to_owned(), None));
     });
 }
@@ -165,14 +165,16 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         let used = |key: &str| files.used_bytes(key).map(|used| (used.all, used.key)).unwrap();
         assert_eq!((used("k1"), used("k2")), ((100, 100), (100, 0)));
         let limits = UsedBytes { all: 200, key: 150 };
-        let add = |file: &FileRecord| files.add_counted(file, limits).unwrap();
+        let add = |file: &FileRecord| files.add_within_limits(file, limits).unwrap();
         assert_eq!(add(&sized("k1", "a", 51)), CountedInsertOutcome::KeyLimitExceeded);
         assert_eq!(add(&sized("k1", "a", 50)), CountedInsertOutcome::Added);
         assert_eq!(add(&sized("k2", "b", 51)), CountedInsertOutcome::TotalLimitExceeded);
         assert_eq!(add(&sized("k2", "b", u64::MAX)), CountedInsertOutcome::TotalLimitExceeded);
         assert!(files.get("file-b").unwrap().is_none());
-        assert!(matches!(files.add_counted(&old, limits), Err(StoreError::Guard { step: 0 })));
-        assert!(files.delete_counted(&old).unwrap() && !files.delete_counted(&old).unwrap());
+        assert!(matches!(files.add_within_limits(&old, limits), Err(StoreError::Guard { step: 0 })));
+        assert!(
+            files.delete_and_update_usage(&old).unwrap() && !files.delete_and_update_usage(&old).unwrap()
+        );
         assert_eq!(used("k1"), (50, 50));
         // A process without a fleet does not count; the next fleet counts again.
         files.invalidate_usage().unwrap();

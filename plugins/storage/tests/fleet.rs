@@ -23,15 +23,15 @@ fn run(store: &Arc<dyn Store>, granted: i64, failing: u32, seed: u64, steps: u32
 
 #[test]
 fn pools_are_whole_after_every_kill_pause_and_unknown_outcome() {
-    let (mut kills, mut buried) = (0, 0);
+    let (mut kills, mut evicted) = (0, 0);
     for seed in 0..12 {
         let world = run(&open_in_memory(), 3_000, 30, seed, 800);
         let (charged, served) = world.totals();
         assert!(charged > 0 && charged <= served, "{charged} of {served}");
         kills += world.kills;
-        buried += world.buried;
+        evicted += world.evicted;
     }
-    assert!(kills > 20 && buried > 20, "{kills} {buried}");
+    assert!(kills > 20 && evicted > 20, "{kills} {evicted}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn of_many_revocations_at_once_exactly_one_changes_the_key() {
                 .map(|now| {
                     let (keys, id) = (&keys, &id);
                     scope.spawn(move || {
-                        keys.touch(id, now).unwrap();
+                        keys.update_last_use(id, now).unwrap();
                         keys.revoke(id, &audited(now)).unwrap()
                     })
                 })
@@ -145,10 +145,10 @@ fn the_time_of_last_use_never_goes_back() {
     each_engine(|keys, _| {
         let id = key(1, "acme").id;
         keys.insert(&key(1, "acme"), &audited(1)).unwrap();
-        assert!(keys.touch(&id, 100).unwrap());
-        assert!(keys.touch(&id, 90).unwrap());
+        assert!(keys.update_last_use(&id, 100).unwrap());
+        assert!(keys.update_last_use(&id, 90).unwrap());
         assert_eq!(keys.get(&id).unwrap().unwrap().last_used, Some(100));
-        assert!(!keys.touch("nobody", 100).unwrap());
+        assert!(!keys.update_last_use("nobody", 100).unwrap());
     });
 }
 
@@ -194,7 +194,7 @@ fn a_key_change_is_reported_and_a_rotation_returns_the_new_key() {
         let changed = changed.unwrap().unwrap();
         assert_eq!(keys.get(&changed.id).unwrap().as_ref(), Some(&changed));
         assert_eq!(changed.previous, Some(PreviousSecret { digest: KeyDigest([0xab; 32]), until: 99 }));
-        keys.touch(&changed.id, 7).unwrap();
+        keys.update_last_use(&changed.id, 7).unwrap();
         // The last use is not an audited change.
         let entries = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
         assert_eq!(entries.iter().map(|entry| entry.description.at).collect::<Vec<_>>(), [1, 2]);

@@ -178,7 +178,7 @@ impl PromptConversation {
 
     /// Sets the time of the conversation: seconds since 1970 (UTC).
     #[must_use]
-    pub fn at_time(mut self, unix_seconds: i64) -> Self {
+    pub fn with_time(mut self, unix_seconds: i64) -> Self {
         self.unix_seconds = unix_seconds;
         self
     }

@@ -62,7 +62,7 @@ pub enum CountError {
     NoImageRule,
     /// Part of this type cannot be counted.
     #[error("a part of type {0} cannot be counted")]
-    Opaque(String),
+    UncountablePart(String),
     /// Rendering the prompt would take too much work.
     #[error("the conversation is too large to be counted")]
     TooLarge,
@@ -140,7 +140,7 @@ impl TokenCounter {
         budget: &CountBudget<'_>,
     ) -> Result<TokenCount, CountError> {
         if let Some(kind) = conversation.first_opaque_part() {
-            return Err(CountError::Opaque(kind.to_owned()));
+            return Err(CountError::UncountablePart(kind.to_owned()));
         }
         let images = match &self.images {
             None if conversation.images().next().is_some() => return Err(CountError::NoImageRule),
@@ -211,7 +211,7 @@ impl TokenCounter {
                 vocabulary.count_into(text, &mut meter).map(|()| meter.tokens())
             }
             CounterKind::Files { tokenizer, .. } => {
-                let mut meter = TokenMeter::new(tokenizer.special_tokens_around(), *budget);
+                let mut meter = TokenMeter::new(tokenizer.special_token_count(), *budget);
                 tokenizer.count_into(text, &mut meter).map(|()| meter.tokens())
             }
         };

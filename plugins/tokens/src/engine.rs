@@ -81,13 +81,13 @@ pub enum EngineError {
     Unsupported,
     /// Input is no JSON object.
     #[error("the request is not a JSON object")]
-    Input,
+    InvalidInput,
     /// Engine answered with this status.
     #[error("the engine answered {0}")]
     Status(u16),
     /// Answer has no number of tokens.
     #[error("the engine's answer was not understood")]
-    Answer,
+    InvalidResponse,
 }
 
 /// Builds the first call. `model` is the engine's name for the model.
@@ -138,11 +138,15 @@ pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Res
 ///
 /// # Errors
 /// Returns an error for a status other than 200, or an answer without a number of tokens.
-pub fn parse_answer(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<CountProgress, EngineError> {
+pub fn parse_count_response(
+    shape: TokenizeApi,
+    status: u16,
+    body: &[u8],
+) -> Result<CountProgress, EngineError> {
     if status != 200 {
         return Err(EngineError::Status(status));
     }
-    let answer: Value = serde_json::from_slice(body).map_err(|_| EngineError::Answer)?;
+    let answer: Value = serde_json::from_slice(body).map_err(|_| EngineError::InvalidResponse)?;
     if let (TokenizeApi::LlamaCpp, Some(prompt)) = (shape, answer.get("prompt").and_then(Value::as_str)) {
         let body = llama_text(prompt).to_string().into_bytes();
         return Ok(CountProgress::NextCall(EngineCall { path: "/tokenize", body }));
@@ -152,7 +156,7 @@ pub fn parse_answer(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<Coun
     numbers
         .or_else(|| lists().or(answer.as_array()).map(|list| length(list)))
         .map(CountProgress::Tokens)
-        .ok_or(EngineError::Answer)
+        .ok_or(EngineError::InvalidResponse)
 }
 
 /// Returns the request of a chat with only the members that form its prompt.
@@ -172,7 +176,7 @@ fn chat(model: &str, body: &[u8]) -> Result<Value, EngineError> {
 }
 
 fn pick_members(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String, Value>, EngineError> {
-    let mut body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| EngineError::Input)?;
+    let mut body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| EngineError::InvalidInput)?;
     let mut picked = Map::new();
     picked.insert("model".to_owned(), model.into());
     for name in members {

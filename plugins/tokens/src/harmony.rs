@@ -20,7 +20,7 @@ use crate::budget::{CountHalt, TokenMeter};
 use crate::conversation::{PromptConversation, PromptEffort, PromptMessage, SpeakerRole};
 use crate::o200k::O200kTokenizer;
 use crate::strftime::strftime;
-use schema::namespace;
+use schema::render_functions_section;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -163,7 +163,7 @@ fn developer(
     }
     if !conversation.tools.is_empty() {
         sections.push("# Tools".to_owned());
-        sections.push(namespace(&conversation.tools));
+        sections.push(render_functions_section(&conversation.tools));
     }
     let texts = vec![sections.join("\n\n").into()];
     (!sections.is_empty()).then(|| HarmonyMessage {

@@ -40,7 +40,7 @@ impl PromptImage {
     /// Creates an image from its base64 bytes.
     #[must_use]
     pub fn from_base64(data: &str) -> Self {
-        Self { size: header::size(data) }
+        Self { size: header::image_size(data) }
     }
 }
 

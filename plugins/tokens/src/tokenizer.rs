@@ -34,7 +34,7 @@ pub(crate) struct FileTokenizer {
     cuts: Vec<PretokenizerStep>,
     model: TokenizerModel,
     /// Number of special tokens that are added around a text that is not a chat.
-    special_tokens_around: u64,
+    special_token_count: u64,
 }
 
 enum TokenizerModel {
@@ -65,8 +65,8 @@ impl FileTokenizer {
     }
 
     /// Returns the number of special tokens that are added around a text that is not a chat.
-    pub(crate) const fn special_tokens_around(&self) -> u64 {
-        self.special_tokens_around
+    pub(crate) const fn special_token_count(&self) -> u64 {
+        self.special_token_count
     }
 
     /// Returns the maximum number of bytes of text for one token; `None` if there is no maximum, because the tokenizer

@@ -33,7 +33,7 @@ pub enum UsageOutcome {
     /// Requests that no provider could answer.
     Failed,
     /// Requests whose client disconnected before any output.
-    Left,
+    Disconnected,
     /// Requests in flight when the process ended, or whose charge could not be recorded.
     Interrupted,
     /// Corrections of charges.
@@ -45,7 +45,7 @@ pub enum UsageOutcome {
 impl UsageOutcome {
     /// All outcomes.
     pub const ALL: [Self; 6] =
-        [Self::Charged, Self::Failed, Self::Left, Self::Interrupted, Self::Corrected, Self::Granted];
+        [Self::Charged, Self::Failed, Self::Disconnected, Self::Interrupted, Self::Corrected, Self::Granted];
 
     /// Returns the name used in rows and answers.
     #[must_use]
@@ -53,7 +53,7 @@ impl UsageOutcome {
         match self {
             Self::Charged => "charged",
             Self::Failed => "failed",
-            Self::Left => "left",
+            Self::Disconnected => "left",
             Self::Interrupted => "interrupted",
             Self::Corrected => "corrected",
             Self::Granted => "granted",
@@ -68,10 +68,10 @@ impl UsageOutcome {
 
     /// Returns the outcome of a request that ended without a charge; `why` is the reason in its ledger entry.
     #[must_use]
-    pub fn of_void(why: &str) -> Self {
+    pub fn from_void_reason(why: &str) -> Self {
         match why {
             "failed" => Self::Failed,
-            "left" => Self::Left,
+            "left" => Self::Disconnected,
             _ => Self::Interrupted,
         }
     }

@@ -79,7 +79,7 @@ pub fn day_of_row(key: &[u8]) -> Result<Option<UsageDay>, RowError> {
 /// # Errors
 /// Returns an error if key or value have another form.
 pub fn decode_day(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
-    let day = day_of_row(key)?.ok_or(RowError::Format)?;
+    let day = day_of_row(key)?.ok_or(RowError::InvalidFormat)?;
     let (cell, sums) = decode(key, value)?;
     Ok((RollupDimensions { hour: day.first_hour(), ..cell }, sums))
 }
@@ -103,7 +103,7 @@ impl DayCells {
         cell: &RollupDimensions,
         sums: &UsageSums,
     ) -> Result<Option<Self>, RowError> {
-        let hash = *key.last_chunk::<HASH_BYTES>().ok_or(RowError::Format)?;
+        let hash = *key.last_chunk::<HASH_BYTES>().ok_or(RowError::InvalidFormat)?;
         let day = UsageDay::of_hour(cell.hour);
         let earlier =
             (day != self.day).then(|| std::mem::replace(self, Self { day, cells: BTreeMap::new() }));

@@ -80,9 +80,9 @@ impl DayMark {
     /// # Errors
     /// Returns an error if the value is in an unknown format or of a later version.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
-        let row: MarkRow = serde_json::from_slice(value).map_err(|_| RowError::Format)?;
+        let row: MarkRow = serde_json::from_slice(value).map_err(|_| RowError::InvalidFormat)?;
         if row.v != USAGE_ROW_VERSION {
-            return Err(RowError::Version);
+            return Err(RowError::NewerVersion);
         }
         let chains = row.chains.into_iter().collect();
         Ok(Self { until: UsageDay(row.until), chains, build: row.build })
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
         assert_eq!(crate::day_of_row(&mark_key()), Ok(None));
         let later = String::from_utf8(value).unwrap().replace("\"v\":1", "\"v\":2");
-        assert_eq!(DayMark::decode(later.as_bytes()), Err(RowError::Version));
+        assert_eq!(DayMark::decode(later.as_bytes()), Err(RowError::NewerVersion));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl From<&SaleDetails> for SoldWork {
 
 /// Returns the location that pricing terms name; empty if they name none.
 #[must_use]
-pub fn location_of(terms: &str) -> Arc<str> {
+pub fn terms_location(terms: &str) -> Arc<str> {
     let terms: Option<serde_json::Value> = serde_json::from_str(terms).ok();
     let location = terms.as_ref().and_then(|terms| terms.get("location")?.as_str());
     location.unwrap_or_default().into()
@@ -34,7 +34,7 @@ pub fn location_of(terms: &str) -> Arc<str> {
 /// Returns the rollup dimensions of an entry, and its sums; `None` for reserves and pricing terms, which are not usage.
 /// `corrected` is the work of the charge that a correction replaces; `location` returns the location of pricing terms
 /// by their id.
-pub fn rollup_of(
+pub fn entry_rollup(
     entry: &LedgerEntry,
     corrected: Option<&SoldWork>,
     location: impl FnOnce(&Arc<str>) -> Arc<str>,
@@ -44,7 +44,7 @@ pub fn rollup_of(
         EntryKind::Settle { key, sale, .. } => {
             (UsageOutcome::Charged, key.clone(), Some(SoldWork::from(&**sale)))
         }
-        EntryKind::Void { key, why, .. } => (UsageOutcome::of_void(why), key.clone(), None),
+        EntryKind::Void { key, why, .. } => (UsageOutcome::from_void_reason(why), key.clone(), None),
         EntryKind::Correct { what: CorrectedKind::Settle, key, .. } => {
             (UsageOutcome::Corrected, key.clone().unwrap_or_else(empty), corrected.cloned())
         }
@@ -64,5 +64,5 @@ pub fn rollup_of(
         _ => PriceClass::default(),
     };
     let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome, price };
-    Some((cell, UsageSums::of_entry(&entry.kind)))
+    Some((cell, UsageSums::from_entry(&entry.kind)))
 }

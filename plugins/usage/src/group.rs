@@ -36,10 +36,10 @@ pub enum GroupError {
         "group_by: expected up to three different names of {}, with commas between them",
         UsageGrouping::names()
     )]
-    Name,
+    InvalidNames,
     /// More groups than an answer may have.
     #[error("group_by: the answer would have more than {0} rows; expected fewer days or dimensions")]
-    Count(usize),
+    TooManyGroups(usize),
 }
 
 impl UsageGrouping {
@@ -85,9 +85,9 @@ impl UsageGrouping {
         for name in text.unwrap_or("day").split(',').map(str::trim) {
             let grouping = Self::ALL.into_iter().find(|grouping| grouping.name() == name);
             let grouping = grouping.filter(|grouping| !groupings.contains(grouping));
-            groupings.push(grouping.ok_or(GroupError::Name)?);
+            groupings.push(grouping.ok_or(GroupError::InvalidNames)?);
         }
-        if groupings.len() > 3 { Err(GroupError::Name) } else { Ok(groupings) }
+        if groupings.len() > 3 { Err(GroupError::InvalidNames) } else { Ok(groupings) }
     }
 
     fn value(self, cell: &RollupDimensions) -> String {
@@ -140,7 +140,7 @@ impl UsageReport {
         }
         let names: Vec<String> = self.groupings.iter().map(|grouping| grouping.value(cell)).collect();
         if self.groups.len() >= self.max_groups && !self.groups.contains_key(&names) {
-            return Err(GroupError::Count(self.max_groups));
+            return Err(GroupError::TooManyGroups(self.max_groups));
         }
         self.groups.entry(names).or_default().add(sums);
         self.total.add(sums);

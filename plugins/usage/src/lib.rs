@@ -1,7 +1,7 @@
 //! Usage rollups: hourly sums of the ledger's entries by account, key, model, provider, location, outcome and class of the
 //! price.
 //!
-//! A rollup is a pure function of the entries of its hour ([`rollup_of`]), so that all rollups can be rebuilt from the
+//! A rollup is a pure function of the entries of its hour ([`entry_rollup`]), so that all rollups can be rebuilt from the
 //! ledger and compared with it. Each entry counts in two rollups: that of its account, and that of the whole gateway,
 //! whose account and key are empty, so that a sum over all accounts reads few rows.
 //!
@@ -31,7 +31,7 @@ mod sums;
 pub use cell::{RollupDimensions, UsageHour, UsageOutcome};
 pub use day::{DayCells, UsageDay, day_key, day_of_row, decode_day};
 pub use day_mark::{ChainPosition, DayMark, RunningBuild, mark_key};
-pub use fold::{SoldWork, location_of, rollup_of};
+pub use fold::{SoldWork, entry_rollup, terms_location};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use price_class::PriceClass;
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};

@@ -15,16 +15,16 @@ const DAY_SECONDS: u64 = 86_400;
 pub enum RangeError {
     /// The first day is not a valid day.
     #[error("from: expected a day in UTC such as 2026-11-22")]
-    From,
+    InvalidFirstDay,
     /// The last day is not a valid day.
     #[error("to: expected a day in UTC such as 2026-11-22")]
-    To,
+    InvalidLastDay,
     /// The last day is before the first day.
     #[error("to: expected a day that is not before from")]
-    Order,
+    ReversedDays,
     /// Range with more than [`MAX_RANGE_DAYS`] days.
     #[error("from: expected at most {MAX_RANGE_DAYS} days up to the day in to")]
-    Length,
+    TooManyDays,
 }
 
 impl RangeError {
@@ -32,8 +32,8 @@ impl RangeError {
     #[must_use]
     pub const fn parameter(self) -> &'static str {
         match self {
-            Self::From | Self::Length => "from",
-            Self::To | Self::Order => "to",
+            Self::InvalidFirstDay | Self::TooManyDays => "from",
+            Self::InvalidLastDay | Self::ReversedDays => "to",
         }
     }
 }
@@ -55,26 +55,26 @@ impl UsageRange {
     /// Returns the invalid parameter.
     pub fn parse(from: Option<&str>, to: Option<&str>, now: u64) -> Result<Self, RangeError> {
         let to = match to {
-            Some(text) => UtcDay::parse(text).ok_or(RangeError::To)?,
+            Some(text) => UtcDay::parse(text).ok_or(RangeError::InvalidLastDay)?,
             None => UtcDay::from_unix(now),
         };
         let from = match from {
-            Some(text) => UtcDay::parse(text).ok_or(RangeError::From)?,
+            Some(text) => UtcDay::parse(text).ok_or(RangeError::InvalidFirstDay)?,
             None => UtcDay::from_unix(to.start().saturating_sub((DEFAULT_DAYS - 1) * DAY_SECONDS)),
         };
         let range = Self { from, to };
         if to < from {
-            return Err(RangeError::Order);
+            return Err(RangeError::ReversedDays);
         }
-        if range.days() > MAX_RANGE_DAYS {
-            return Err(RangeError::Length);
+        if range.day_count() > MAX_RANGE_DAYS {
+            return Err(RangeError::TooManyDays);
         }
         Ok(range)
     }
 
     /// Returns the number of days.
     #[must_use]
-    pub fn days(self) -> u64 {
+    pub fn day_count(self) -> u64 {
         (self.to.start().saturating_sub(self.from.start())) / DAY_SECONDS + 1
     }
 

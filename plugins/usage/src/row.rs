@@ -20,17 +20,17 @@ const TAIL_BYTES: usize = 20;
 pub enum RowError {
     /// Key or value in an unknown format.
     #[error("a usage rollup is in an unknown format")]
-    Format,
+    InvalidFormat,
     /// Row of a later version.
     #[error("a usage rollup is of a later version")]
-    Version,
+    NewerVersion,
 }
 
 impl From<UsageRowError> for RowError {
     fn from(error: UsageRowError) -> Self {
         match error {
-            UsageRowError::Format => Self::Format,
-            UsageRowError::Version => Self::Version,
+            UsageRowError::InvalidFormat => Self::InvalidFormat,
+            UsageRowError::NewerVersion => Self::NewerVersion,
         }
     }
 }
@@ -72,10 +72,11 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
 /// # Errors
 /// Returns an error if the key has another form.
 pub fn split_row_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
-    let split = key.len().checked_sub(TAIL_BYTES + 1).ok_or(RowError::Format)?;
-    let (account, tail) = key.split_at_checked(split).ok_or(RowError::Format)?;
-    let hour = tail.strip_prefix(b"\0").and_then(|tail| tail.first_chunk::<4>()).ok_or(RowError::Format)?;
-    let account = std::str::from_utf8(account).map_err(|_| RowError::Format)?;
+    let split = key.len().checked_sub(TAIL_BYTES + 1).ok_or(RowError::InvalidFormat)?;
+    let (account, tail) = key.split_at_checked(split).ok_or(RowError::InvalidFormat)?;
+    let hour =
+        tail.strip_prefix(b"\0").and_then(|tail| tail.first_chunk::<4>()).ok_or(RowError::InvalidFormat)?;
+    let account = std::str::from_utf8(account).map_err(|_| RowError::InvalidFormat)?;
     Ok((account, UsageHour(u32::from_be_bytes(*hour))))
 }
 
@@ -131,10 +132,10 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums),
         provider: (&*row.provider).into(),
         location: (&*row.location).into(),
         terms: (&*row.terms).into(),
-        outcome: UsageOutcome::from_name(&row.outcome).ok_or(RowError::Format)?,
+        outcome: UsageOutcome::from_name(&row.outcome).ok_or(RowError::InvalidFormat)?,
         price: match &*row.price {
             "" => PriceClass::default(),
-            name => PriceClass::from_name(name).ok_or(RowError::Format)?,
+            name => PriceClass::from_name(name).ok_or(RowError::InvalidFormat)?,
         },
     };
     let billed = StatementSums {

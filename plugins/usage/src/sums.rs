@@ -22,7 +22,7 @@ pub struct UsageSums {
 impl UsageSums {
     /// Returns the contribution of one ledger entry to the sums.
     #[must_use]
-    pub fn of_entry(kind: &EntryKind) -> Self {
+    pub fn from_entry(kind: &EntryKind) -> Self {
         let mut sums = Self::default();
         sums.billed.add_entry(kind);
         let (footprint, failed_kwh) = match kind {

@@ -83,8 +83,8 @@ proptest! {
 #[test]
 fn a_row_of_a_later_version_is_refused() {
     let key = hour_key("a", UsageHour(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
-    assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::Version));
-    assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::Format));
+    assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::NewerVersion));
+    assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::InvalidFormat));
 }
 
 #[test]
@@ -92,14 +92,14 @@ fn a_range_has_whole_days_and_bounds() {
     let now = 1_795_651_200; // 2026-11-26T00:00:00Z
     let parse = |from, to| UsageRange::parse(from, to, now);
     let usual = parse(None, None).unwrap();
-    assert_eq!((usual.days(), usual.to.to_string()), (30, "2026-11-26".to_owned()));
-    assert_eq!(parse(Some("2026-11-26"), None).unwrap().days(), 1);
-    assert_eq!(parse(Some("2025-11-26"), None).unwrap().days(), 366);
+    assert_eq!((usual.day_count(), usual.to.to_string()), (30, "2026-11-26".to_owned()));
+    assert_eq!(parse(Some("2026-11-26"), None).unwrap().day_count(), 1);
+    assert_eq!(parse(Some("2025-11-26"), None).unwrap().day_count(), 366);
     for (from, to, error) in [
-        (Some("2025-11-25"), None, RangeError::Length),
-        (Some("2026-11-27"), None, RangeError::Order),
-        (Some("26.11.2026"), None, RangeError::From),
-        (None, Some("2026-02-30"), RangeError::To),
+        (Some("2025-11-25"), None, RangeError::TooManyDays),
+        (Some("2026-11-27"), None, RangeError::ReversedDays),
+        (Some("26.11.2026"), None, RangeError::InvalidFirstDay),
+        (None, Some("2026-02-30"), RangeError::InvalidLastDay),
     ] {
         assert_eq!(parse(from, to), Err(error));
     }
@@ -124,7 +124,7 @@ fn too_many_groups_are_refused_and_grants_are_no_usage() {
         report.add(&cell(model, UsageOutcome::Charged), &sums).unwrap();
     }
     report.add(&cell("m9", UsageOutcome::Granted), &sums).unwrap();
-    assert_eq!(report.add(&cell("m3", UsageOutcome::Charged), &sums), Err(GroupError::Count(2)));
+    assert_eq!(report.add(&cell("m3", UsageOutcome::Charged), &sums), Err(GroupError::TooManyGroups(2)));
     assert_eq!(report.groups().map(|group| group.names[0].clone()).collect::<Vec<_>>(), ["m1", "m2"]);
     assert_eq!(report.total().failed_kwh, Decimal::from(3));
 }

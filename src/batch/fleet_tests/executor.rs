@@ -1,7 +1,7 @@
 //! Executor of lines that a test controls.
 
 use super::*;
-use crate::billing::{ReserveRequest, SaleTerms, Settlement};
+use crate::billing::{ReserveAmounts, SaleTerms, Settlement};
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -30,7 +30,7 @@ impl LineExecutor for GatedExecutor {
             ACCOUNT,
             &line.principal.public_id.clone(),
             request.as_str(),
-            ReserveRequest { credits: 10, energy: None, eur: 10 },
+            ReserveAmounts { credits: 10, energy: None, eur: 10 },
             false,
         );
         let hold = hold.map_err(|refusal| refusal.message).unwrap();

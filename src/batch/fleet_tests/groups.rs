@@ -15,7 +15,7 @@ impl Member {
         let state = BatchState::InProgress;
         let record = BatchRecord { id: "b".into(), state, counts, slice, ..BatchRecord::default() };
         let published = watch::Sender::new(Arc::new(record.clone()));
-        let start = BatchStart { record, claim: None };
+        let start = RunnableBatch { record, claim: None };
         let mut runner =
             BatchRunner::new(self.context.clone(), start, mpsc::unbounded_channel().0, published);
         let permit = runner.scheduler_entry.try_acquire(CONCURRENCY, true).unwrap();
@@ -50,7 +50,7 @@ async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit()
     runner.start_next_write();
     assert!(runner.disk.writing && runner.pending.since.is_none());
     let mut ending = member.runner(slice, 1);
-    ending.end_with(penstock_batch::state::EndReason::Cancelled);
+    ending.end_early(penstock_batch::state::EndReason::Cancelled);
     for mut runner in [member.runner(slice, 0), member.runner(None, 1), ending] {
         runner.start_next_write();
         assert!(runner.disk.writing);
@@ -67,7 +67,7 @@ async fn a_batch_that_is_being_divided_starts_no_line_and_runs_as_a_whole_after_
     let mut runner = member.runner(None, 0);
     runner.slicing = SlicingState::Dividing;
     member.context.batches.set_peers_run_slices(false);
-    assert!(runner.divide(), "the input file is still read");
+    assert!(runner.divide_into_slices(), "the input file is still read");
     runner.on_divided(Ok(vec![BatchSlice::default()]));
     assert_eq!((runner.slicing, runner.record.slices), (SlicingState::Whole, None));
     pair.stop().await;

@@ -75,7 +75,7 @@ impl JournalState {
     }
 
     /// Applies the limit of the bytes that may wait for the database.
-    pub(super) fn configure(&self, backlog: u64) {
+    pub(super) fn set_backlog_limit(&self, backlog: u64) {
         self.set_limit(backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES));
     }
 
@@ -220,7 +220,7 @@ impl JournalWriter {
 }
 
 /// Returns the charge of an action for the counters of budgets.
-pub(super) fn charge_of(action: &LedgerAction) -> Option<super::handover::ChargeEvent> {
+pub(super) fn charge_event_of_action(action: &LedgerAction) -> Option<super::handover::ChargeEvent> {
     let penstock_ledger::EntryKind::Settle { key, wallet, amount, sale, .. } = &action.act else {
         return None;
     };

@@ -42,7 +42,7 @@ pub(super) fn encode_committed(number: u64) -> Vec<u8> {
 }
 
 /// Decodes a record with its number; `None` if it is of an unknown format.
-pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<ReadRecord> {
+pub(super) fn decode_record(number: u64, bytes: &[u8]) -> Option<ReadRecord> {
     match bytes.split_first()? {
         (&ACTION, rest) => {
             let (exposed, line) = rest.split_first_chunk()?;

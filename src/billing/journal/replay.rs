@@ -2,13 +2,13 @@
 //! committed before all others, each once.
 //!
 //! A journal is replayed into the chain for which it was written, while the same strand owns that chain. If the other
-//! members have buried the strand, its leases were returned to the accounts and its reservations were voided, so its
+//! members have evicted the strand, its leases were returned to the accounts and its reservations were voided, so its
 //! charges must not be made: the folder of the journal is renamed and the loss is logged.
 
 use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, SaleTerms};
 use super::record::{self, ReadRecord};
-use super::{JournalState, charge_of};
+use super::{JournalState, charge_event_of_action};
 use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, StoredJournal};
@@ -92,7 +92,7 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
     let mut actions = Vec::new();
     let (mut unreadable, mut position) = (0_usize, position);
     for JournalRecord { number, bytes } in &stored.records {
-        match record::decode(*number, bytes) {
+        match record::decode_record(*number, bytes) {
             Some(ReadRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
             Some(ReadRecord::Action(action)) if *number > position => actions.push(action),
             Some(ReadRecord::Action(_)) => {}
@@ -127,7 +127,7 @@ fn isolate_journal(
         // Another member may have written the chain since then, and the last group may be committed.
         None => pending_actions(stored, 0, CommittedRecords::Obey),
     };
-    let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_of).collect();
+    let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_event_of_action).collect();
     if charges.is_empty() {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn isolate_journal(
 
 /// Drops the actions that do not continue the chain: an end without an open reservation, or a reservation that is
 /// already open. `open` contains the open reservations of the chain, and is updated by the remaining actions.
-pub(in super::super) fn retain_valid(
+pub(in super::super) fn retain_valid_actions(
     pending: Vec<LedgerAction>,
     open: &mut OpenReserves,
     last_entry: u64,
@@ -178,11 +178,11 @@ pub(in super::super) fn retain_valid(
 }
 
 /// Logs a replay, and returns its charges, each with its account.
-pub(in super::super) fn note_replay(
+pub(in super::super) fn log_replay(
     state: &JournalState,
     replayed: &[LedgerAction],
 ) -> Vec<(Arc<str>, ChargeEvent)> {
-    let charge = |action: &LedgerAction| Some((action.account.clone(), charge_of(action)?));
+    let charge = |action: &LedgerAction| Some((action.account.clone(), charge_event_of_action(action)?));
     let charges: Vec<(Arc<str>, ChargeEvent)> = replayed.iter().filter_map(charge).collect();
     if !replayed.is_empty() {
         tracing::info!(name: "ledger_journal_replayed", actions = %replayed.len(), charges = %charges.len());

@@ -3,7 +3,7 @@
 
 use super::super::leases::Leases;
 use super::super::write_op::{LedgerAction, WriteOp};
-use super::super::write_queue::{DrainedOps, GROUP_SIZE, WriteQueue};
+use super::super::write_queue::{DrainedOps, MAX_GROUP_OPERATIONS, WriteQueue};
 use super::super::writer::{self, JournaledOps, WriterStart};
 use super::replay::{OpenedJournal, open_journal};
 use super::{JournalState, JournalWriter};
@@ -47,9 +47,9 @@ pub(in super::super) fn start_threads(
         return Ok(LedgerThreads { handles: vec![writer], journal: None });
     };
     let (sender, ops) = channel();
-    queue.count_unqueued(&replayed);
+    queue.count_unqueued_actions(&replayed);
     while !replayed.is_empty() {
-        let rest = replayed.split_off(replayed.len().min(GROUP_SIZE));
+        let rest = replayed.split_off(replayed.len().min(MAX_GROUP_OPERATIONS));
         let group = std::mem::replace(&mut replayed, rest).into_iter().map(WriteOp::Action).collect();
         sender.send(DrainedOps { ops: group, last: 0, is_complete: true }).ok();
     }

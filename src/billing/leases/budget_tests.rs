@@ -90,7 +90,7 @@ impl Database {
         };
         let fleet = SharedFleet::new(store.clone());
         let member = FleetMember::join(fleet, &settings, &self.folder.path().join(name)).unwrap();
-        let claim = ChainClaim::take(&**store, member.strand()).unwrap();
+        let claim = ChainClaim::take(&**store, member.member_number()).unwrap();
         let book = LedgerStore::open_member(store.clone(), None, claim).unwrap();
         let terms = LedgerSettings {
             window: Duration::ZERO,
@@ -104,7 +104,7 @@ impl Database {
         let cache = KeyCache::load(&self.stores, clock).unwrap();
         ledger.restore_budgets(&cache);
         let principal = cache.find_principal(&self.record.id).unwrap();
-        let spends = SpendStore::for_member(store.clone(), member.strand());
+        let spends = SpendStore::for_member(store.clone(), member.member_number());
         Gateway { member, ledger, cache, spends, clock, principal }
     }
 
@@ -159,26 +159,26 @@ impl Gateway {
         let returning = leases.returning_amounts();
         self.member.write_heartbeat(&MemberReport::default(), returning, Instant::now()).unwrap();
         leases.on_returned();
-        let strand = self.member.strand();
+        let strand = self.member.member_number();
         let wanted = wanted.iter().filter(|(member, _)| *member != strand);
         leases.set_wanted_by_peers(wanted.cloned());
-        self.ledger.find_late_draws(&self.cache);
+        self.ledger.mark_late_draws_uncertain(&self.cache);
         self.ledger.adjust_leases(is_written);
     }
 
     /// Returns the pools that this gateway wants, with its number.
     fn wanted_pools(&self) -> Vec<(u32, String)> {
         let pools = self.ledger.leases().unwrap().wanted_pools();
-        pools.into_iter().map(|pool| (self.member.strand(), pool)).collect()
+        pools.into_iter().map(|pool| (self.member.member_number(), pool)).collect()
     }
 
     /// Returns the number of requests that had to draw.
-    fn waiting_draws(&self) -> u64 {
-        self.ledger.leases().unwrap().waiting_draws()
+    fn waiting_draw_count(&self) -> u64 {
+        self.ledger.leases().unwrap().waiting_draw_count()
     }
 
     fn available(&self) -> i64 {
-        let lacking = LeasedBudget::lacking(&self.principal, u64::MAX);
+        let lacking = LeasedBudget::uncovered_budgets(&self.principal, u64::MAX);
         lacking.iter().map(LeasedBudget::available).sum()
     }
 }
@@ -264,7 +264,7 @@ async fn a_request_that_exceeds_the_rest_of_a_budget_draws_nothing() {
     database.stores.spends.add(std::slice::from_ref(&spent)).unwrap();
     let informed = database.open("3");
     assert!(!informed.serve(10, 10).await);
-    assert_eq!(informed.waiting_draws(), 0);
+    assert_eq!(informed.waiting_draw_count(), 0);
 }
 
 #[tokio::test]
@@ -273,9 +273,9 @@ async fn a_request_that_another_limit_refuses_draws_nothing() {
     let gateway = database.open("1");
     let cost = CostEstimate { input: 1_001, output: 1, money: MicroCredits(10) };
     assert_eq!(gateway.reserve_cost(&cost).await.unwrap_err().code, ErrorCode::RateLimited);
-    assert_eq!((gateway.waiting_draws(), database.leased()), (0, 0));
+    assert_eq!((gateway.waiting_draw_count(), database.leased()), (0, 0));
     assert!(gateway.serve(10, 10).await);
-    assert_eq!(gateway.waiting_draws(), 1);
+    assert_eq!(gateway.waiting_draw_count(), 1);
 }
 
 #[tokio::test]
@@ -316,9 +316,13 @@ async fn the_part_of_a_dead_member_returns() {
     let leased = database.leased();
     assert!(leased > 0, "{leased}");
     let fleet = SharedFleet::new(database.store.clone());
-    let dead =
-        fleet.peers().unwrap().into_iter().find(|peer| peer.id == gateways[0].member.strand()).unwrap();
-    assert!(fleet.bury(&dead).unwrap());
+    let dead = fleet
+        .peers()
+        .unwrap()
+        .into_iter()
+        .find(|peer| peer.id == gateways[0].member.member_number())
+        .unwrap();
+    assert!(fleet.evict(&dead).unwrap());
     assert_eq!(database.leased(), 0);
     let mut served = 0;
     while gateways[1].serve(50, 50).await {
@@ -335,7 +339,7 @@ async fn a_process_continues_with_the_parts_of_the_one_before_also_on_the_next_d
     first.ledger.close();
     let leased = database.leased();
     let second = database.open("1");
-    assert_eq!((second.available(), second.waiting_draws()), (leased, 0));
+    assert_eq!((second.available(), second.waiting_draw_count()), (leased, 0));
     assert!(second.serve(10, 10).await);
     second.beat(&[]);
     second.ledger.close();
@@ -391,5 +395,5 @@ async fn an_account_without_budgets_causes_no_draws() {
         gateway.beat(&[]);
     }
     let leases = gateway.ledger.leases().unwrap();
-    assert_eq!((leases.waiting_draws(), leases.pools.lock().len()), (0, 0));
+    assert_eq!((leases.waiting_draw_count(), leases.pools.lock().len()), (0, 0));
 }

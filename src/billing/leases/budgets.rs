@@ -2,7 +2,7 @@
 
 use super::super::Ledger;
 use super::Leases;
-use super::draws::{Coverage, DRAW_TIMEOUT, MAX_RESERVATIONS};
+use super::draws::{DRAW_TIMEOUT, LeaseCoverage, MAX_RESERVATIONS};
 use super::pool::{LeasedBalance, LeasedPool};
 use crate::auth::key_cache::KeyCache;
 use crate::auth::limited_owner::LeasedBudget;
@@ -84,14 +84,14 @@ impl Ledger {
         deadline: time::Instant,
     ) -> Result<bool, ApiError> {
         let cost = u64::try_from(price).unwrap_or(0);
-        let lacking = LeasedBudget::lacking(entry.principal(), cost);
+        let lacking = LeasedBudget::uncovered_budgets(entry.principal(), cost);
         let lacking: Vec<_> = lacking.into_iter().map(LeasedBalance::Budget).collect();
         if let Some(empty) = lacking.iter().find(|balance| leases.is_known_empty(balance, price)) {
             leases.note_refused(empty, price);
             return Ok(false);
         }
         for (index, balance) in lacking.iter().enumerate() {
-            if self.ensure_covered(leases, balance, price, deadline).await? != Coverage::Covered {
+            if self.ensure_covered(leases, balance, price, deadline).await? != LeaseCoverage::Covered {
                 leases.note_refused(balance, price);
                 // No request needs what was drawn from the budgets before, so it returns with the next heartbeat.
                 for drawn in lacking.iter().take(index) {

@@ -38,7 +38,7 @@ impl Leases {
         let name = pool.name();
         let Some(peers) = wanted.get(&name) else { return PoolClaim::Free };
         let now = self.clock.calendar_now();
-        match is_wanted && receives_remainder(&name, self.member.strand(), peers, now) {
+        match is_wanted && receives_remainder(&name, self.member.member_number(), peers, now) {
             true => PoolClaim::Own,
             false => PoolClaim::Peer,
         }

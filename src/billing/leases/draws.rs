@@ -2,7 +2,7 @@
 
 use super::super::current_balance::database_unavailable;
 use super::super::reserve::insufficient_credits;
-use super::super::{Hold, Ledger, ReserveRequest};
+use super::super::{Hold, Ledger, ReserveAmounts};
 use super::Leases;
 use super::pool::LeasedBalance;
 use penstock_core::{ApiError, ErrorCode};
@@ -36,7 +36,7 @@ enum DrawOutcome {
 
 /// Answer to the question whether a lease covers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coverage {
+pub(super) enum LeaseCoverage {
     Covered,
     /// The pool has too little.
     PoolEmpty,
@@ -65,7 +65,7 @@ impl Ledger {
         account: &str,
         key: &Arc<str>,
         request: &str,
-        need: ReserveRequest,
+        need: ReserveAmounts,
     ) -> Result<Hold, ApiError> {
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
         for _ in 1..MAX_RESERVATIONS {
@@ -87,7 +87,7 @@ impl Ledger {
     pub async fn ensure_funded(
         self: &Arc<Self>,
         account: &str,
-        need: ReserveRequest,
+        need: ReserveAmounts,
         deadline: time::Instant,
     ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
@@ -99,9 +99,9 @@ impl Ledger {
         let mut is_left_to_peer = false;
         for (balance, amount) in energy_amount.into_iter().chain([(&credits, need.credits)]) {
             match self.ensure_covered(leases, balance, amount, deadline).await? {
-                Coverage::Covered => return Ok(()),
-                Coverage::PoolEmpty => {}
-                Coverage::LeftToPeer => is_left_to_peer = true,
+                LeaseCoverage::Covered => return Ok(()),
+                LeaseCoverage::PoolEmpty => {}
+                LeaseCoverage::LeftToPeer => is_left_to_peer = true,
             }
         }
         let needed_energy = need.energy.filter(|need| *need > 0);
@@ -109,7 +109,7 @@ impl Ledger {
         if let Some(price) = needed_energy {
             leases.note_refused(&energy, price);
         }
-        let (credits, energy) = (leases.noted_total(&credits), leases.noted_total(&energy));
+        let (credits, energy) = (leases.recorded_total(&credits), leases.recorded_total(&energy));
         let held_energy = needed_energy.is_some_and(|need| energy >= need);
         let is_held = is_left_to_peer || credits >= need.credits || held_energy;
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
@@ -125,27 +125,27 @@ impl Ledger {
         balance: &LeasedBalance,
         amount: i64,
         deadline: time::Instant,
-    ) -> Result<Coverage, ApiError> {
-        let covered_or = |otherwise| if balance.covers(amount) { Coverage::Covered } else { otherwise };
+    ) -> Result<LeaseCoverage, ApiError> {
+        let covered_or = |otherwise| if balance.covers(amount) { LeaseCoverage::Covered } else { otherwise };
         loop {
             if balance.covers(amount) {
-                return Ok(Coverage::Covered);
+                return Ok(LeaseCoverage::Covered);
             }
             if leases.is_left_to_peer(balance) {
-                return Ok(covered_or(Coverage::LeftToPeer));
+                return Ok(covered_or(LeaseCoverage::LeftToPeer));
             }
             if leases.cancel_pending_return(balance) {
                 continue;
             }
             if leases.is_known_empty(balance, amount) {
-                return Ok(Coverage::PoolEmpty);
+                return Ok(LeaseCoverage::PoolEmpty);
             }
             let drawing = self.draw_for_request(leases, balance, amount);
             match time::timeout_at(deadline, drawing).await.ok().flatten() {
                 // Other requests may reserve the drawn amount first, so the pool is asked again.
                 Some(DrawOutcome::Drawn | DrawOutcome::Contended) => {}
                 // Another request may have ended meanwhile, and released what it had reserved.
-                Some(DrawOutcome::PoolEmpty) => return Ok(covered_or(Coverage::PoolEmpty)),
+                Some(DrawOutcome::PoolEmpty) => return Ok(covered_or(LeaseCoverage::PoolEmpty)),
                 None => return Err(database_unavailable()),
             }
         }
@@ -190,7 +190,7 @@ impl Ledger {
         if let LeasedBalance::Wallet(account, wallet) = balance {
             let total = self.store.balance(&account.name).ok()?.unwrap_or_default();
             let total = if *wallet == Wallet::Credits { total.credits } else { total.energy };
-            leases.note_total(balance, total);
+            leases.record_total(balance, total);
         }
         Some(DrawOutcome::PoolEmpty)
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 impl Ledger {
     /// Records that a process which has handed over to this one has ended, after all of its calls of the store.
-    pub fn note_predecessor_ended(&self) {
+    pub fn record_predecessor_end(&self) {
         if let Some(leases) = &self.leases {
             leases.has_late_draws.store(true, Ordering::Release);
         }
@@ -17,7 +17,7 @@ impl Ledger {
 
     /// Marks all parts of this member as uncertain after an earlier process has ended, so that the next
     /// [`Ledger::adjust_leases`] adds what that process has drawn and not spent. Blocks.
-    pub fn find_late_draws(&self, cache: &KeyCache) {
+    pub fn mark_late_draws_uncertain(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };
         if !leases.has_late_draws.swap(false, Ordering::AcqRel) {
             return;

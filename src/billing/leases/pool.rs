@@ -31,7 +31,7 @@ impl LeasedPool {
         if let Some(budget) = BudgetPool::parse(name) {
             return LeasedBudget::find(cache, &budget).map(Self::Budget);
         }
-        let (wallet, account) = split_wallet_name(name)?;
+        let (wallet, account) = split_wallet_pool_name(name)?;
         Some(Self::Wallet(account.into(), wallet))
     }
 
@@ -65,7 +65,7 @@ impl LeasedBalance {
     pub(super) fn total(&self) -> i64 {
         match self {
             Self::Wallet(balance, wallet) => balance.total(*wallet),
-            Self::Budget(budget) => budget.left(),
+            Self::Budget(budget) => budget.unspent_amount(),
         }
     }
 
@@ -79,7 +79,7 @@ impl LeasedBalance {
 
     /// Returns the amount that a draw has to add for a request of this price, at least 1. A recalled part does not count,
     /// because it goes back with the draw.
-    pub(super) fn missing(&self, price: i64) -> i64 {
+    pub(super) fn missing_amount(&self, price: i64) -> i64 {
         let available = self.available();
         let usable = if self.is_recalled() { available.min(0) } else { available };
         price.saturating_sub(usable).max(1)
@@ -90,9 +90,9 @@ impl LeasedBalance {
         matches!(self, Self::Budget(budget) if budget.is_recalled())
     }
 
-    pub(super) fn credit(&self, amount: i64) {
+    pub(super) fn add_amount(&self, amount: i64) {
         match self {
-            Self::Wallet(balance, wallet) => balance.credit(*wallet, amount),
+            Self::Wallet(balance, wallet) => balance.add_amount(*wallet, amount),
             Self::Budget(budget) => budget.add(amount),
         }
     }
@@ -107,7 +107,7 @@ impl LeasedBalance {
 }
 
 /// Returns the wallet and the account of a pool; `None` for the pool of a budget.
-pub(super) fn split_wallet_name(pool: &str) -> Option<(Wallet, &str)> {
+pub(super) fn split_wallet_pool_name(pool: &str) -> Option<(Wallet, &str)> {
     let (wallet, account) = pool.split_once('/')?;
     match wallet {
         "credits" => Some((Wallet::Credits, account)),

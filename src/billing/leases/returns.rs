@@ -30,7 +30,7 @@ impl Leases {
     pub(super) fn restore_refused(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
         let refused = std::mem::take(&mut *self.returning.lock()).amounts;
         for (pool, amount) in refused {
-            balance(&pool).credit(amount);
+            balance(&pool).add_amount(amount);
             if let Some(state) = self.pools.lock().get_mut(&pool) {
                 state.drawn = state.drawn.saturating_add(amount);
             }
@@ -51,10 +51,10 @@ impl Leases {
         let index = returning.amounts.iter().position(|(returned, _)| *returned == pool);
         let Some(index) = index.filter(|_| !returning.is_sent) else { return false };
         let (_, amount) = returning.amounts.swap_remove(index);
-        let state = pools.entry(pool).or_insert_with(|| LeaseState::of_lease(balance.total()));
+        let state = pools.entry(pool).or_insert_with(|| LeaseState::from_amount(balance.total()));
         state.drawn = state.drawn.saturating_add(amount);
         state.is_fresh = true;
-        balance.credit(amount);
+        balance.add_amount(amount);
         true
     }
 }

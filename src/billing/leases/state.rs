@@ -7,7 +7,7 @@ use tokio::sync::Mutex as AsyncMutex;
 /// Time after a refusal for which the other members are asked to return what they do not need at once.
 const WANTED_TIME: Duration = Duration::from_secs(3);
 /// Time after a draw that got too little for which other requests do not read the pool.
-pub(super) const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
+pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
 /// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool empty.
 const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
 /// Number of times that this time doubles at most: to 16 s.
@@ -78,12 +78,12 @@ pub(super) struct LeaseState {
 
 impl LeaseState {
     /// Creates the state of a lease, of which nothing counts as spent.
-    pub(super) fn of_lease(amount: i64) -> Self {
+    pub(super) fn from_amount(amount: i64) -> Self {
         Self { drawn: amount, ..Self::default() }
     }
 
     /// Records the part that a draw got which needed `least`.
-    pub(super) fn note_draw(&mut self, least: i64, part: DrawnAmount, now: Instant) {
+    pub(super) fn record_draw(&mut self, least: i64, part: DrawnAmount, now: Instant) {
         self.drawn = self.drawn.saturating_add(part.amount);
         self.is_fresh |= part.amount > 0;
         let before = self.empty.map_or(0, |empty| empty.draws);
@@ -93,7 +93,7 @@ impl LeaseState {
     }
 
     /// Records the total after a draw that got too little.
-    pub(super) const fn note_total(&mut self, total: i64) {
+    pub(super) const fn record_total(&mut self, total: i64) {
         self.total = total;
         if let Some(empty) = &mut self.empty {
             empty.has_total = true;
@@ -101,7 +101,7 @@ impl LeaseState {
     }
 
     /// Returns the last recorded total.
-    pub(super) const fn noted_total(&self) -> i64 {
+    pub(super) const fn recorded_total(&self) -> i64 {
         self.total
     }
 
@@ -128,7 +128,7 @@ impl LeaseState {
 
     /// Excludes what was spent of the lease until now from its spending per second; `balance` is the rest of the lease
     /// without regard to holds.
-    pub(super) fn exclude_spending(&mut self, balance: i64) {
+    pub(super) fn reset_spending_baseline(&mut self, balance: i64) {
         self.spent = self.drawn.saturating_sub(balance);
     }
 
@@ -143,7 +143,7 @@ impl LeaseState {
     }
 
     /// Returns the amount to hold in advance.
-    pub(super) fn wanted(&self, advance_seconds: i64) -> i64 {
+    pub(super) fn target_amount(&self, advance_seconds: i64) -> i64 {
         self.rate.saturating_mul(advance_seconds) >> RATE_SHIFT
     }
 
@@ -159,7 +159,7 @@ impl LeaseState {
     /// Returns true if a draw of a moment ago showed that the pool has less than `missing`, and the total was read since.
     pub(super) fn is_known_empty(&self, missing: i64, now: Instant) -> bool {
         self.empty.is_some_and(|empty| {
-            empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_MEMORY
+            empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_CACHE_TIME
         })
     }
 
@@ -167,7 +167,7 @@ impl LeaseState {
     /// their leases for a request that was refused.
     pub(super) fn may_refill(&self, now: Instant) -> bool {
         let Some(empty) = self.empty.filter(|empty| empty.rest <= 0) else { return true };
-        empty.age(now) >= if self.is_wanted() { EMPTY_POOL_MEMORY } else { empty.pause() }
+        empty.age(now) >= if self.is_wanted() { EMPTY_POOL_CACHE_TIME } else { empty.pause() }
     }
 
     /// Forgets that the pool was found empty.

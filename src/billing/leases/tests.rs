@@ -1,9 +1,9 @@
 //! Leases of two members on one store.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::state::EMPTY_POOL_MEMORY;
+use super::state::EMPTY_POOL_CACHE_TIME;
 use super::*;
-use crate::billing::{ReserveRequest, SaleTerms, Settlement};
+use crate::billing::{ReserveAmounts, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, LedgerSettings};
 use crate::time::clock::ProcessClock;
 use penstock_core::TokenUsage;
@@ -39,7 +39,7 @@ impl Gateways {
     fn open(&self, name: &str) -> (Arc<FleetMember>, Arc<Ledger>) {
         let fleet = SharedFleet::new(self.store.clone());
         let member = FleetMember::join(fleet, &settings(), &self.folder.path().join(name)).unwrap();
-        let claim = ChainClaim::take(&*self.store, member.strand()).unwrap();
+        let claim = ChainClaim::take(&*self.store, member.member_number()).unwrap();
         let book = LedgerStore::open_member(self.store.clone(), None, claim).unwrap();
         let terms = LedgerSettings {
             window: Duration::ZERO,
@@ -62,8 +62,8 @@ fn deadline() -> tokio::time::Instant {
     tokio::time::Instant::now() + Duration::from_secs(60)
 }
 
-const fn need(credits: i64) -> ReserveRequest {
-    ReserveRequest { credits, energy: None, eur: 0 }
+const fn need(credits: i64) -> ReserveAmounts {
+    ReserveAmounts { credits, energy: None, eur: 0 }
 }
 
 fn charge(amount: i64) -> Settlement {
@@ -256,7 +256,7 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
     // For a moment the pool counts as empty.
     let begun = Instant::now();
     while second.ensure_funded("acme", need(18_000), deadline()).await.is_err() {
-        assert!(begun.elapsed() < EMPTY_POOL_MEMORY * 40);
+        assert!(begun.elapsed() < EMPTY_POOL_CACHE_TIME * 40);
         tokio::task::yield_now().await;
     }
     first.leases().unwrap().set_wanted_by_peers(std::iter::empty());
@@ -343,7 +343,7 @@ fn a_draw_that_was_granted_nothing_leaves_a_fresh_lease_fresh() {
     let leases = ledger.leases().unwrap();
     let balance = LeasedBalance::Wallet(ledger.account_balance("acme"), Wallet::Credits);
     let is_fresh_after = |amount| {
-        let drawn = leases.note_draw(&balance, 10, Ok(DrawnAmount { amount, rest: 0 }), |_| {});
+        let drawn = leases.record_draw(&balance, 10, Ok(DrawnAmount { amount, rest: 0 }), |_| {});
         assert_eq!(drawn, Ok(amount == 10));
         leases.with_state(&balance, |state| state.is_fresh)
     };
@@ -357,7 +357,7 @@ fn only_a_draw_without_an_answer_makes_a_lease_uncertain() {
         let (_member, ledger) = gateways.open("1");
         let leases = ledger.leases().unwrap();
         let balance = LeasedBalance::Wallet(ledger.account_balance("acme"), Wallet::Credits);
-        let draw = leases.note_draw(&balance, 10, Err(FleetError::Store(error.clone())), |_| {});
+        let draw = leases.record_draw(&balance, 10, Err(FleetError::Store(error.clone())), |_| {});
         assert_eq!(draw, Err(FleetError::Store(error)));
         assert_eq!(leases.with_state(&balance, |state| state.uncertain), expected);
     }
@@ -367,18 +367,18 @@ fn only_a_draw_without_an_answer_makes_a_lease_uncertain() {
 fn an_empty_pool_is_read_less_and_less_often() {
     let (mut state, found_at) = (LeaseState::default(), Instant::now());
     for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
-        state.note_draw(1, DrawnAmount { amount: 0, rest: 0 }, found_at);
+        state.record_draw(1, DrawnAmount { amount: 0, rest: 0 }, found_at);
         assert!(!state.is_known_empty(1, found_at), "the total is not read yet");
-        state.note_total(0);
+        state.record_total(0);
         assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
         assert!(state.may_refill(found_at + pause), "{pause:?}");
         assert!(state.is_known_empty(1, found_at), "a request waits only for a moment");
-        assert!(!state.is_known_empty(1, found_at + EMPTY_POOL_MEMORY));
+        assert!(!state.is_known_empty(1, found_at + EMPTY_POOL_CACHE_TIME));
     }
-    state.note_draw(1, DrawnAmount { amount: 5, rest: 0 }, found_at);
+    state.record_draw(1, DrawnAmount { amount: 5, rest: 0 }, found_at);
     assert!(state.may_refill(found_at) && !state.is_known_empty(1, found_at));
-    state.note_draw(10, DrawnAmount { amount: 0, rest: 5 }, found_at);
-    state.note_total(5);
+    state.record_draw(10, DrawnAmount { amount: 0, rest: 5 }, found_at);
+    state.record_total(5);
     assert!(state.may_refill(found_at) && state.is_known_empty(6, found_at));
     assert!(!state.is_known_empty(5, found_at), "the pool has enough for a smaller request");
 }

@@ -32,7 +32,7 @@ impl UncertainLease {
     /// since the total was read.
     fn amount_in_memory(&self, queue: &WriteQueue) -> Option<i64> {
         match &self.balance {
-            LeasedBalance::Budget(budget) => Some(budget.stored()),
+            LeasedBalance::Budget(budget) => Some(budget.stored_amount()),
             LeasedBalance::Wallet(..) => {
                 let is_written = self.written == ChargesWritten::Lease || queue.unwritten_bytes() == 0;
                 (is_written && self.balance.total() == self.total).then_some(self.total)
@@ -60,7 +60,7 @@ impl Ledger {
             let Some(in_memory) = lease.amount_in_memory(&self.queue) else { continue };
             let part = parts.get(&lease.pool.name()).copied().unwrap_or_default();
             let missing = part.saturating_sub(in_memory).max(0);
-            lease.balance.credit(missing);
+            lease.balance.add_amount(missing);
             if let Some(state) = pools.get_mut(&lease.pool) {
                 state.resolve_draw(missing);
             }

@@ -3,7 +3,7 @@
 use penstock_ledger::LedgerEntry;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupDimensions, SoldWork, UsageHour, UsageSums, location_of, rollup_of};
+use penstock_usage::{RollupDimensions, SoldWork, UsageHour, UsageSums, entry_rollup, terms_location};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -47,18 +47,18 @@ struct CachedCell {
 
 impl RollupCache {
     /// Stores the location of pricing terms.
-    pub fn learn_terms(&mut self, id: &Arc<str>, text: &str) {
+    pub fn cache_terms_location(&mut self, id: &Arc<str>, text: &str) {
         if !self.locations.contains_key(id) {
-            self.locations.insert(id.clone(), location_of(text));
+            self.locations.insert(id.clone(), terms_location(text));
         }
     }
 
     /// Adds an entry to its cells. `corrected` is the work of the charge that the entry corrects, if it is a
     /// correction.
-    pub fn add(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
+    pub fn add_entry(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
         let locations = &self.locations;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
-        let Some((cell, sums)) = rollup_of(entry, corrected, location) else { return };
+        let Some((cell, sums)) = entry_rollup(entry, corrected, location) else { return };
         self.hour = cell.hour;
         self.add_sums(cell.gateway_wide(), &sums);
         self.add_sums(cell, &sums);
@@ -78,7 +78,7 @@ impl RollupCache {
     }
 
     /// Number of rows that the current commit changes.
-    pub const fn changed_rows(&self) -> usize {
+    pub const fn changed_row_count(&self) -> usize {
         self.changed.len()
     }
 
@@ -92,7 +92,7 @@ impl RollupCache {
     ///
     /// # Errors
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
-    pub fn changed_values(&mut self, store: &LedgerStore) -> Result<Vec<KeyedRow>, StoreError> {
+    pub fn changed_row_values(&mut self, store: &LedgerStore) -> Result<Vec<KeyedRow>, StoreError> {
         let mut rows = Vec::with_capacity(self.changed.len());
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };

@@ -58,8 +58,8 @@ pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<Da
     let mark = match value.as_deref().map(DayMark::decode) {
         Some(Ok(mark)) => mark,
         // A later version builds in another form.
-        Some(Err(RowError::Version)) => return Ok(None),
-        Some(Err(RowError::Format)) | None => DayMark::default(),
+        Some(Err(RowError::NewerVersion)) => return Ok(None),
+        Some(Err(RowError::InvalidFormat)) | None => DayMark::default(),
     };
     let tips = store.chains()?;
     let end = UsageDay::from_unix(now);

@@ -179,7 +179,7 @@ pub fn statement(
         })?;
     }
     let mut terms = BTreeMap::new();
-    for id in statement.terms() {
+    for id in statement.terms_ids() {
         terms.insert(id.clone(), load_terms(store, id)?);
     }
     Ok(UsageStatement { period, statement, terms })

@@ -10,8 +10,8 @@ use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, encode, location_of, mark_key, rollup_of,
-    row_key, split_row_key,
+    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, encode, entry_rollup, mark_key, row_key,
+    split_row_key, terms_location,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -90,12 +90,12 @@ fn for_each_hour(
         }
         entries += 1;
         if let EntryKind::Terms { id, terms } = &entry.kind {
-            locations.insert(id.clone(), location_of(terms));
+            locations.insert(id.clone(), terms_location(terms));
         }
         let corrected = corrected_work(store, &entry.kind)?;
         learn_location(store, &entry.kind, corrected.as_ref(), &mut locations)?;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
-        let Some((cell, sums)) = rollup_of(&entry, corrected.as_ref(), location) else { continue };
+        let Some((cell, sums)) = entry_rollup(&entry, corrected.as_ref(), location) else { continue };
         if cell.hour != hour {
             take(hour, std::mem::take(&mut cells))?;
             hour = cell.hour;
@@ -122,7 +122,7 @@ fn learn_location(
     };
     let Some(id) = terms.filter(|id| !locations.contains_key(*id)) else { return Ok(()) };
     let location = match store.entry_number_by_name(&format!("terms {id}"))? {
-        Some(_) => location_of(&load_terms_text(store, id)?),
+        Some(_) => terms_location(&load_terms_text(store, id)?),
         None => Arc::from(""),
     };
     locations.insert(id.clone(), location);

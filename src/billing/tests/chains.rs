@@ -6,7 +6,7 @@ use super::*;
 use crate::billing::rebuild::rebuild_ledger;
 use crate::billing::rollups::rebuild;
 use penstock_core::entry_number::{chain_of, sequence_of};
-use penstock_ledger::{CorrectedKind, HashChain, LedgerEntry, lines};
+use penstock_ledger::{CorrectedKind, HashChain, LedgerEntry, split_lines};
 use penstock_storage::fleet::{Fleet, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::ChainClaim;
 use std::path::Path;
@@ -35,21 +35,21 @@ fn continue_member(store: &Arc<Flaky>, strand: u32, text: &str, copies: Option<&
 
 /// Gives a member an amount that it may spend, as a lease does.
 fn lease(member: &Member, amount: i64) {
-    member.ledger.account_balance("acme").credit(Wallet::Credits, amount);
+    member.ledger.account_balance("acme").add_amount(Wallet::Credits, amount);
 }
 
 /// Ends the membership of a strand, as its peers do when it is dead.
-fn bury(store: &Arc<Flaky>, strand: u32) {
+fn evict(store: &Arc<Flaky>, strand: u32) {
     let fleet = SharedFleet::new(store.clone());
     let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand).unwrap();
-    assert!(fleet.bury(&peer).unwrap());
+    assert!(fleet.evict(&peer).unwrap());
 }
 
 /// Reads all entries, with a position of one number or of one for each chain.
 fn entries(store: &LedgerStore, by_chain: bool) -> Vec<LedgerEntry> {
     let (mut all, mut position) = (Vec::new(), vec![0]);
     while let Some((text, last)) = report::page_text(store, &position).unwrap() {
-        for line in lines(&text) {
+        for line in split_lines(&text) {
             all.push(HashChain::parse_unverified(line).unwrap().0);
         }
         position = if by_chain {
@@ -117,7 +117,7 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
     // The parts of the members and the pool are the balance.
     let fleet = SharedFleet::new(store.clone());
     let parts = members.iter().flat_map(|member| {
-        fleet.parts(penstock_storage::fleet::Strand { id: member.strand, beat: 0 }).unwrap()
+        fleet.parts(penstock_storage::fleet::Incarnation { id: member.strand, beat: 0 }).unwrap()
     });
     let spent: i64 = parts.filter(|part| part.pool == credit_pool_name("acme")).map(|part| part.amount).sum();
     assert_eq!(fleet.available(&credit_pool_name("acme")).unwrap(), 10 * 1_000);
@@ -230,7 +230,7 @@ fn a_fenced_member_writes_nothing_more() {
     let hold = reserve(&one.ledger, "r1", 100).unwrap();
     until("it to be written", || one.ledger.durability_snapshot().waiting == 0);
     let tip = one.ledger.store.tip().unwrap();
-    bury(&store, one.strand);
+    evict(&store, one.strand);
     let ticket = hold.settle(charge(60));
     until("the fence to be known", || one.ledger.is_failing());
     let refused = reserve(&one.ledger, "r2", 1).err().unwrap();
@@ -285,7 +285,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     let third = join(&store, QUICK);
     assert_eq!(third.ledger.store.chain(), 2, "the first is not known to be dead");
     assert_eq!(third.ledger.void_abandoned(), Ok(0));
-    bury(&store, one.strand);
+    evict(&store, one.strand);
     let next = join(&store, QUICK);
     assert_eq!(next.ledger.store.chain(), 0);
     until("them to be voided", || {
@@ -313,7 +313,7 @@ fn reservations_of_a_dead_member_are_voided_by_another_one_in_their_chain() {
     one.ledger.close();
     drop(holds);
     assert_eq!(other.ledger.void_abandoned(), Ok(0), "their member lives");
-    bury(&store, one.strand);
+    evict(&store, one.strand);
     assert_eq!((other.ledger.void_abandoned(), other.ledger.void_abandoned()), (Ok(3), Ok(0)));
     let book = LedgerStore::open_read_only(store.clone());
     let voids = entries(&book, true).into_iter().filter(|entry| entry.kind.name() == "void");
@@ -337,7 +337,7 @@ fn a_start_alone_voids_the_reservations_of_every_chain_and_writes_the_first() {
         member.ledger.close();
     }
     drop(open_ones);
-    members.iter().for_each(|member| bury(&store, member.strand));
+    members.iter().for_each(|member| evict(&store, member.strand));
     let start = || {
         let book = LedgerStore::open(store.clone(), Some(&copies)).unwrap();
         Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap()

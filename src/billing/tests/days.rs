@@ -88,7 +88,7 @@ fn assert_periods(store: &LedgerStore, random: &mut StdRng) {
                 let day = UsageDay::from_unix(entry.at);
                 let is_counted = account.is_empty() || *entry.account == *account;
                 if is_counted && days.0 <= day && day < days.1 {
-                    expected.add(&UsageSums::of_entry(&entry.kind));
+                    expected.add(&UsageSums::from_entry(&entry.kind));
                 }
             }
             assert_eq!(sum, expected, "{account} {days:?}");

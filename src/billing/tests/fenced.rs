@@ -28,9 +28,9 @@ fn fenced(held: BatchClaim, value: &[u8]) -> (Vec<RowWrite>, CommitFences) {
 
 fn record(ledger: &Ledger, ends: Vec<HoldEnd>, held: BatchClaim, value: &[u8]) -> FencedResult {
     let (rows, with) = fenced(held, value);
-    let pending = ledger.record_fenced(ends, rows, with).map_err(|_| "too large").unwrap();
+    let pending = ledger.record_fenced_outcomes(ends, rows, with).map_err(|_| "too large").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(ledger.wait_fenced(pending))
+    runtime.block_on(ledger.wait_fenced_commit(pending))
 }
 
 fn done(store: &Flaky) -> (Option<Vec<u8>>, i64) {
@@ -126,14 +126,14 @@ fn a_second_draft_because_of_used_names_needs_the_claim_too() {
     store.stalls.store(true, Ordering::Release);
     let begun = store.begun.load(Ordering::Acquire);
     let (rows, with) = fenced(claim(1, 1), b"1");
-    let pending = ledger.record_fenced(vec![end], rows, with).map_err(|_| "too large").unwrap();
+    let pending = ledger.record_fenced_outcomes(vec![end], rows, with).map_err(|_| "too large").unwrap();
     until("the commit to begin", || store.begun.load(Ordering::Acquire) > begun);
     // Another gateway records the same terms and takes the batch over.
     let taken = claim(2, 2).row_write("b");
     inner.apply(names.put(taken.table, taken.key, taken.value.unwrap())).unwrap();
     store.stalls.store(false, Ordering::Release);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(runtime.block_on(ledger.wait_fenced(pending)), FencedResult::FenceLost);
+    assert_eq!(runtime.block_on(ledger.wait_fenced_commit(pending)), FencedResult::FenceLost);
     assert_eq!(settled(&ledger).open_reservations, 0);
     assert_eq!((done(&store), ledger.balance("acme").credits.amount), ((None, 0), 1_000));
 }

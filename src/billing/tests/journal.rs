@@ -38,7 +38,7 @@ impl Folder {
             stale: None,
         };
         let member = FleetMember::join(fleet, &settings, &self.dir.path().join("member")).unwrap();
-        let claim = ChainClaim::take(&*connection, member.strand()).unwrap();
+        let claim = ChainClaim::take(&*connection, member.member_number()).unwrap();
         let book = LedgerStore::open_member(connection.clone(), None, claim).unwrap();
         let terms = super::settings("[ledger]\nwindow = \"0\"\nslow = \"100ms\"\n").ledger;
         let ledger = Ledger::open_for_member(Arc::new(book), &terms, ProcessClock::start(), &member).unwrap();
@@ -75,7 +75,7 @@ impl Process {
             ticket =
                 reserve(&self.ledger, &format!("{name}{number}"), amount).unwrap().settle(charge(amount));
         }
-        runtime.block_on(self.ledger.wait_written(ticket));
+        runtime.block_on(self.ledger.wait_written_or_journaled(ticket));
     }
 
     /// Loses the database permanently, and serves requests from the lease.
@@ -89,7 +89,7 @@ impl Process {
     /// Ends the process, which cannot write any more.
     fn end(self) {
         self.ledger.close();
-        assert!(!self.ledger.is_written());
+        assert!(!self.ledger.is_completely_written());
     }
 }
 
@@ -185,11 +185,11 @@ fn charges_of_a_buried_member_are_quarantined() {
     first.grant(1_000_000);
     first.serve("before", 1, 100);
     first.lose_database();
-    let strand = first.member.strand();
+    let strand = first.member.member_number();
     first.end();
     let fleet = SharedFleet::new(folder.database.clone());
     let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand).unwrap();
-    assert!(fleet.bury(&peer).unwrap());
+    assert!(fleet.evict(&peer).unwrap());
     let second = folder.start();
     assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 0);
     second.ledger.void_abandoned().unwrap();

@@ -3,7 +3,7 @@
 
 use super::rollups::START;
 use super::*;
-use crate::billing::invoice::{InvoiceFigures, InvoiceSums, InvoiceUnit, PRICE_NAMES, read_figures};
+use crate::billing::invoice::{InvoiceFigures, InvoiceSums, InvoiceUnit, PRICE_NAMES, read_invoice_figures};
 use crate::billing::rollups::rebuild;
 use crate::billing::write_op::LedgerAction;
 use penstock_ledger::UtcDay;
@@ -66,7 +66,7 @@ fn with_all_classes() -> (Arc<Flaky>, LedgerStore) {
 
 fn figures(store: &LedgerStore) -> InvoiceFigures {
     let from = UtcDay::from_unix(START);
-    read_figures(store, "acme", UsageRange { from, to: from.next() }).unwrap()
+    read_invoice_figures(store, "acme", UsageRange { from, to: from.next() }).unwrap()
 }
 
 /// Returns the quantities of a line times its unit prices, EUR.

@@ -69,20 +69,23 @@ fn a_checkpoint_proves_that_earlier_entries_are_unchanged() {
     let checkpoint = report::verify(&ledger.store).unwrap().checkpoint;
     grant(&ledger, "g2", 1_000).unwrap();
     settled(&ledger);
-    let verify =
-        |checkpoint: &LedgerCheckpoint| report::verify_with(&ledger.store, checkpoint, &mut |_| {}).unwrap();
+    let verify = |checkpoint: &LedgerCheckpoint| {
+        report::verify_with_checkpoint(&ledger.store, checkpoint, &mut |_| {}).unwrap()
+    };
     let proof = verify(&checkpoint);
     assert!(proof.is_intact() && proof.checkpoint != checkpoint, "{proof:?}");
     // Another ledger with other entries, each of which follows from the one before.
     let other = open(&Flaky::over(open_in_memory()), QUICK);
     grant(&other, "g1", 999).unwrap();
     settled(&other);
-    let rewritten = report::verify_with(&other.store, &checkpoint, &mut |_| {}).unwrap().invalid_entry;
+    let rewritten =
+        report::verify_with_checkpoint(&other.store, &checkpoint, &mut |_| {}).unwrap().invalid_entry;
     assert!(
         rewritten.as_ref().is_some_and(|(entry, why)| *entry == 1 && why.contains("checkpoint")),
         "{rewritten:?}"
     );
-    let removed = report::verify_with(&other.store, &proof.checkpoint, &mut |_| {}).unwrap().invalid_entry;
+    let removed =
+        report::verify_with_checkpoint(&other.store, &proof.checkpoint, &mut |_| {}).unwrap().invalid_entry;
     assert!(
         removed.as_ref().is_some_and(|(entry, why)| *entry == 2 && why.contains("does not exist")),
         "{removed:?}"

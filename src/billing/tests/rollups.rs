@@ -2,8 +2,8 @@
 //! failures of the store, and a rebuild writes the same rows.
 
 use super::*;
-use crate::billing::carbon::{ReportedAccounts, read_carbon};
-use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_figures};
+use crate::billing::carbon::{ReportedAccounts, read_carbon_figures};
+use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_invoice_figures};
 use crate::billing::report::StatementPeriod;
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
@@ -156,17 +156,17 @@ fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
 fn assert_invoices_equal_ledger(store: &LedgerStore) {
     let to = UtcDay::from_unix(months()[1].next().first_day().start() - 1);
     let range = UsageRange { from: months()[0].first_day(), to };
-    let carbon = |accounts| read_carbon(store, &accounts, range, || true).unwrap();
+    let carbon = |accounts| read_carbon_figures(store, &accounts, range, || true).unwrap();
     let each = carbon(ReportedAccounts::Each);
     let whole = carbon(ReportedAccounts::Total);
     assert_eq!(each.total.usage, whole.total.usage);
     assert!(each.providers.keys().eq(whole.providers.keys()));
-    assert_eq!(whole.total, read_figures(store, "", range).unwrap().total);
+    assert_eq!(whole.total, read_invoice_figures(store, "", range).unwrap().total);
     if whole.total != InvoiceSums::default() {
-        assert!(read_carbon(store, &ReportedAccounts::Total, range, || false).is_err());
+        assert!(read_carbon_figures(store, &ReportedAccounts::Total, range, || false).is_err());
     }
     for account in ["acme", "b", "c c"] {
-        let figures = read_figures(store, account, range).unwrap();
+        let figures = read_invoice_figures(store, account, range).unwrap();
         let one = carbon(ReportedAccounts::One(account.to_owned()));
         assert_eq!(one.total, figures.total, "{account}");
         assert_eq!(each.accounts.get(account).cloned().unwrap_or_default(), figures.total, "{account}");
@@ -181,7 +181,7 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
                 &report::statement_of_entries(store, StatementPeriod::of_month(month), Some(account))
                     .unwrap()
                     .statement
-                    .account(account),
+                    .account_sums(account),
             );
         }
         ledger.granted_credits = 0;
@@ -220,7 +220,9 @@ pub(super) fn assert_equal_to_ledger(store: &LedgerStore) {
             assert_eq!(rollups.terms, entries.terms);
             for name in entries.statement.accounts() {
                 let models = |of: &Statement| {
-                    of.models(&name).map(|(model, sums)| (model.clone(), sums.clone())).collect::<Vec<_>>()
+                    of.model_sums(&name)
+                        .map(|(model, sums)| (model.clone(), sums.clone()))
+                        .collect::<Vec<_>>()
                 };
                 assert_eq!(models(&rollups.statement), models(&entries.statement), "{name}");
             }

@@ -16,7 +16,7 @@ fn rows_without_a_waiter_are_written_with_later_ones() {
         (0..50).map(|n| reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10))).collect();
     assert!(ledger.durability_snapshot().waiting > 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(ledger.wait_written(tickets[49]));
+    runtime.block_on(ledger.wait_written_or_journaled(tickets[49]));
     assert_eq!(ledger.durability_snapshot().waiting, 0, "somebody waits, and it was not written");
     assert_eq!(store.committed.lock().len(), groups + 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 1 + 2 * 50);
@@ -29,10 +29,12 @@ fn rows_gathered_in_pieces_are_one_write() {
     // Two operations for each request; a piece has 256 operations.
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("most were taken", || ledger.queue.gathered_operations().is_some_and(|taken| taken > 2 * 256));
+    until("most were taken", || {
+        ledger.queue.collected_operation_count().is_some_and(|taken| taken > 2 * 256)
+    });
     assert_eq!((ledger.durability_snapshot().entries, store.committed.lock().len()), (0, 0), "nobody waits");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(ledger.wait_written(tickets[499]));
+    runtime.block_on(ledger.wait_written_or_journaled(tickets[499]));
     assert_eq!(store.committed.lock().len(), 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 2 * 500);
 }
@@ -44,7 +46,7 @@ fn waiting_for_rows_already_taken_wakes_the_writer() {
     // Two operations for each request: all of them are one piece.
     let tickets: Vec<u64> =
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("all were taken", || ledger.queue.gathered_operations() == Some(256));
+    until("all were taken", || ledger.queue.collected_operation_count() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let durable =
         async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };

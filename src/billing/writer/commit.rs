@@ -1,6 +1,6 @@
 //! Commit of a draft: it is tried until the store has the group, or until this process may not write any more.
 
-use super::super::entry_effects::corrected_amount;
+use super::super::entry_effects::correction_balance_change;
 use super::super::extra_rows;
 use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
@@ -165,7 +165,7 @@ impl LedgerWriter {
             let changes = self.rollups.changes(&self.store)?;
             (group.rollups, group.rollup_changes) = (changes.replaced, changes.added);
         } else {
-            group.rollups = self.rollups.changed_values(&self.store)?;
+            group.rollups = self.rollups.changed_row_values(&self.store)?;
         }
         // The next start of the gateway rebuilds incomplete rollups.
         group.new_tip.are_rollups_complete &= !self.rollups.is_damaged();
@@ -179,7 +179,7 @@ impl LedgerWriter {
         rows_per_op: &mut Vec<usize>,
     ) -> FailedAttempt {
         match error {
-            StoreError::Guard { .. } => match self.store.conflict_of(group) {
+            StoreError::Guard { .. } => match self.store.commit_conflict(group) {
                 Ok(CommitConflict::Fenced) => FailedAttempt::End(self.fence()),
                 Ok(CommitConflict::NamesInUse(used)) => FailedAttempt::End(CommitOutcome::NamesUsed(used)),
                 Ok(CommitConflict::FencesViolated(_)) => FailedAttempt::End(CommitOutcome::FenceLost),
@@ -236,9 +236,9 @@ fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
 /// Applies a committed adjustment to the balance in memory.
 fn apply_adjustment(adjustment: &AdminAdjustment) {
     match &adjustment.act {
-        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.credit(*wallet, *amount),
+        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.add_amount(*wallet, *amount),
         act @ EntryKind::Correct { wallet, .. } => {
-            adjustment.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
+            adjustment.balance.add_amount(*wallet, correction_balance_change(act).unwrap_or(0))
         }
         _ => {}
     }

@@ -6,7 +6,7 @@ use super::LedgerWriter;
 
 impl LedgerWriter {
     /// Adds an operation to the draft, after a commit if it does not fit; returns false if the writer ends.
-    pub(super) fn draft_or_commit(&mut self, op: WriteOp) -> bool {
+    pub(super) fn add_to_draft(&mut self, op: WriteOp) -> bool {
         let op = match op {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
             op => op,

@@ -6,7 +6,7 @@ use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::{LedgerWriter, chain_end};
-use penstock_ledger::{EntryKind, HashChain, LedgerEntry, lines};
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, split_lines};
 use penstock_storage::ledger::LedgerCommit;
 use std::collections::{HashMap, HashSet};
 
@@ -50,7 +50,7 @@ impl LedgerWriter {
             fenced: CommitFences { fences: group.fences, counters: group.counters },
             ..GroupBuilder::default()
         };
-        for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
+        for line in group.blocks.iter().flat_map(|block| split_lines(&block.text)) {
             match HashChain::parse_unverified(line) {
                 Ok((entry, _)) => self.redraft_entry(entry, &mut first),
                 Err(_) => tracing::error!(name: "ledger_entry_lost", account = ""),
@@ -75,7 +75,7 @@ impl LedgerWriter {
             journal_number: draft.journal_number,
             ..GroupBuilder::default()
         };
-        for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
+        for line in group.blocks.iter().flat_map(|block| split_lines(&block.text)) {
             let Ok((LedgerEntry { at, account, kind, .. }, _)) = HashChain::parse_unverified(line) else {
                 tracing::error!(name: "ledger_entry_lost", account = "");
                 continue;

@@ -1,7 +1,7 @@
 //! Source of the writer's operations: the queue, or the journal's thread, which takes them from the queue first.
 
 use super::super::journal::JournalState;
-use super::super::write_queue::{DrainedOps, GROUP_SIZE, WriteQueue};
+use super::super::write_queue::{DrainedOps, MAX_GROUP_OPERATIONS, WriteQueue};
 use super::MAX_OPS;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -29,7 +29,7 @@ impl JournaledOps {
             },
         };
         let mut taken = first;
-        while taken.ops.len() < GROUP_SIZE
+        while taken.ops.len() < MAX_GROUP_OPERATIONS
             && let Ok(more) = self.ops.try_recv()
         {
             taken.ops.extend(more.ops);
@@ -40,7 +40,7 @@ impl JournaledOps {
 }
 
 /// Removes and returns the next operations to write, from the queue or from the journal's thread.
-pub(super) fn collect(
+pub(super) fn collect_operations(
     queue: &WriteQueue,
     journaled: Option<&JournaledOps>,
     patience: Option<Duration>,

@@ -31,7 +31,7 @@ impl LedgerBackend {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::Other(why)) => Err(why),
             Err(AdminClientError::NotRunning(_)) => {
-                let storage = ledger_storage(&reach)?;
+                let storage = ledger_storage_settings(&reach)?;
                 drop_privileges::become_folder_owner(&storage.path)?;
                 let vault = Stores::open(&storage)?;
                 warn_repaired_copy(&vault);
@@ -81,7 +81,7 @@ impl LedgerBackend {
     }
 
     /// Returns a page of the ledger's lines after a position.
-    pub(super) fn lines(&self, after: &str) -> Result<Vec<u8>, String> {
+    pub(super) fn read_ledger_lines(&self, after: &str) -> Result<Vec<u8>, String> {
         let path = "/admin/ledger";
         let query = [("after", after)];
         match self {
@@ -118,10 +118,10 @@ impl LedgerBackend {
     }
 }
 
-pub fn ledger_storage(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
+pub fn ledger_storage_settings(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
-        configuration::format_refusal(&report, "the store cannot be opened")
+        configuration::format_config_mistakes(&report, "the store cannot be opened")
     })
 }
 

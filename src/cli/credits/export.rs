@@ -179,7 +179,7 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
     let mut table = TablePages::new(&HEADING);
     let (mut position, mut entries) = (export.after.clone(), 0_u64);
     loop {
-        let lines = backend.lines(&position.to_string())?;
+        let lines = backend.read_ledger_lines(&position.to_string())?;
         let (mut is_end, mut rows) = (true, Vec::new());
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let entry: Value = serde_json::from_slice(line)

@@ -56,8 +56,8 @@ impl Default for BatchesConfig {
             memory: ByteSize(32 << 20),
             line: mib(32),
             retries: 20,
-            retry_first: NonZeroDuration::seconds(1),
-            retry_most: NonZeroDuration::seconds(600),
+            retry_first: NonZeroDuration::from_secs(1),
+            retry_most: NonZeroDuration::from_secs(600),
         }
     }
 }

@@ -170,7 +170,7 @@ impl Default for FilesConfig {
             per_key: mib(16 << 10),
             keep_free: mib(256),
             retention: DurationOrZero(Duration::from_secs(30 * 86_400)),
-            leftovers: NonZeroDuration::seconds(3600),
+            leftovers: NonZeroDuration::from_secs(3600),
             store: None,
         }
     }
@@ -181,7 +181,7 @@ impl Default for ResponsesConfig {
         Self {
             disk: mib(16 << 10),
             per_key: mib(1 << 10),
-            retention: NonZeroDuration::seconds(30 * 86_400),
+            retention: NonZeroDuration::from_secs(30 * 86_400),
             background: BackgroundConfig::default(),
         }
     }
@@ -189,12 +189,12 @@ impl Default for ResponsesConfig {
 
 impl Default for BackgroundConfig {
     fn default() -> Self {
-        Self { open: 100, concurrency: 64, window: NonZeroDuration::seconds(86_400) }
+        Self { open: 100, concurrency: 64, window: NonZeroDuration::from_secs(86_400) }
     }
 }
 
 impl Default for ImagesConfig {
     fn default() -> Self {
-        Self { lifetime: NonZeroDuration::seconds(3600), keep: mib(256) }
+        Self { lifetime: NonZeroDuration::from_secs(3600), keep: mib(256) }
     }
 }

@@ -28,9 +28,9 @@ impl Default for FleetConfig {
     fn default() -> Self {
         Self {
             name: None,
-            claim: NonZeroDuration::seconds(15),
-            lease: NonZeroDuration::seconds(600),
-            ahead: NonZeroDuration::seconds(300),
+            claim: NonZeroDuration::from_secs(15),
+            lease: NonZeroDuration::from_secs(600),
+            ahead: NonZeroDuration::from_secs(300),
             stale: DurationOrZero(std::time::Duration::from_secs(300)),
         }
     }

@@ -40,7 +40,7 @@ pub use overload::OverloadConfig;
 pub use process::{LogConfig, LogFormat, LogLevel, ProcessConfig};
 pub use providers::{
     ContinuationConfig, DialectConfig, EngineConfig, HealthCheckConfig, HttpVersion, MeterBoundaryConfig,
-    OfferConfig, PowerContractEvidence, PrefillConfig, Provider, ReasoningNameConfig,
+    OfferConfig, PowerContractEvidence, PrefillConfig, ProviderConfig, ReasoningNameConfig,
     RenewableContractConfig, SimulatorConfig, TimeoutsConfig,
 };
 pub use routing::{CircuitBreakerConfig, RoutingConfig};
@@ -105,7 +105,7 @@ pub struct ConfigFile {
     /// Catalogue: one block for each model.
     pub models: Vec<ModelConfig>,
     /// Providers: one block each, with its offers.
-    pub providers: Vec<Provider>,
+    pub providers: Vec<ProviderConfig>,
     /// Simulated providers to run in this process, for tests.
     pub simulated: Vec<SimulatorConfig>,
 }

@@ -76,8 +76,8 @@ impl Default for LedgerConfig {
             sync: LedgerSync::Behind,
             debt: ExactDecimal(Decimal::ONE_HUNDRED),
             backlog: mib(64),
-            slow: NonZeroDuration::seconds(1),
-            ahead: NonZeroDuration::seconds(86_400),
+            slow: NonZeroDuration::from_secs(1),
+            ahead: NonZeroDuration::from_secs(86_400),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Default for OverloadConfig {
             requests: 10_000,
             bytes: ByteSize(512 << 20),
             queue: 1_000,
-            wait: NonZeroDuration::seconds(2),
+            wait: NonZeroDuration::from_secs(2),
             counting: 2,
         }
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub struct Provider {
+pub struct ProviderConfig {
     /// Unique name in answers, logs and metrics.
     #[schemars(extend("format" = "provider-id"), example = &"scaleway-par2")]
     pub id: String,
@@ -178,12 +178,12 @@ pub struct TimeoutsConfig {
 impl Default for TimeoutsConfig {
     fn default() -> Self {
         Self {
-            connect: NonZeroDuration::seconds(2),
-            first_byte: NonZeroDuration::seconds(30),
-            plain: NonZeroDuration::seconds(300),
-            first_token: NonZeroDuration::seconds(20),
-            idle: NonZeroDuration::seconds(30),
-            total: NonZeroDuration::seconds(600),
+            connect: NonZeroDuration::from_secs(2),
+            first_byte: NonZeroDuration::from_secs(30),
+            plain: NonZeroDuration::from_secs(300),
+            first_token: NonZeroDuration::from_secs(20),
+            idle: NonZeroDuration::from_secs(30),
+            total: NonZeroDuration::from_secs(600),
         }
     }
 }
@@ -205,8 +205,8 @@ impl Default for HealthCheckConfig {
     fn default() -> Self {
         Self {
             path: "/models".into(),
-            interval: NonZeroDuration::seconds(10),
-            timeout: NonZeroDuration::seconds(5),
+            interval: NonZeroDuration::from_secs(10),
+            timeout: NonZeroDuration::from_secs(5),
         }
     }
 }

@@ -57,12 +57,12 @@ impl Default for RoutingConfig {
     fn default() -> Self {
         Self {
             attempts: 4,
-            total: NonZeroDuration::seconds(600),
+            total: NonZeroDuration::from_secs(600),
             patience: DurationOrZero(Duration::ZERO),
             quick_retry: DurationOrZero(Duration::from_millis(50)),
-            batch_wait: NonZeroDuration::seconds(600),
+            batch_wait: NonZeroDuration::from_secs(600),
             batch_lines: 64,
-            session_lifetime: NonZeroDuration::seconds(600),
+            session_lifetime: NonZeroDuration::from_secs(600),
             breaker: CircuitBreakerConfig::default(),
         }
     }
@@ -74,9 +74,9 @@ impl Default for CircuitBreakerConfig {
             consecutive: 5,
             error_rate: ExactDecimal(Decimal::new(5, 1)),
             minimum: 20,
-            window: NonZeroDuration::seconds(30),
-            rest: NonZeroDuration::seconds(1),
-            rest_max: NonZeroDuration::seconds(10),
+            window: NonZeroDuration::from_secs(30),
+            rest: NonZeroDuration::from_secs(1),
+            rest_max: NonZeroDuration::from_secs(10),
         }
     }
 }

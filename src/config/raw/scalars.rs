@@ -26,7 +26,7 @@ pub struct ExactDecimal(pub Decimal);
 
 impl NonZeroDuration {
     /// Creates a duration of whole seconds.
-    pub const fn seconds(seconds: u64) -> Self {
+    pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 }
@@ -120,7 +120,7 @@ pub struct SecretRef {
 #[schemars(inline)]
 pub enum HeaderValue {
     /// Plain text.
-    Open(String),
+    Plain(String),
     /// Reference to a secret.
     Secret(SecretRef),
 }

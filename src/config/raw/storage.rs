@@ -1,7 +1,7 @@
 //! `[storage]` as written in a configuration.
 
 use super::{ByteSize, DurationOrZero, SecretRef};
-use penstock_storage::{EMBEDDED, FOLDER_ENGINES, FolderEngine};
+use penstock_storage::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -109,7 +109,7 @@ impl Default for StorageConfig {
         Self {
             path: "data".into(),
             ballast,
-            engine: StorageEngineName::Folder(&EMBEDDED),
+            engine: StorageEngineName::Folder(&EMBEDDED_ENGINE),
             url: None,
             password: None,
             pepper: None,

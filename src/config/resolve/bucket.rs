@@ -4,7 +4,7 @@ use super::super::raw::{BucketStyleName, FileStoreConfig, WebIdentityConfig};
 use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::url::{is_local, parse_base_url};
+use super::url::{is_loopback_host, parse_base_url};
 use std::fs::File;
 
 /// Maximum length of the name of the role for access to the bucket, in bytes.
@@ -97,7 +97,7 @@ impl SettingsResolver<'_> {
             Some(written) => self.check_url(written, "https://sts.example.eu", &at)?,
             None => parse_base_url(store?).ok()?,
         };
-        if !url.tls && !is_local(&url.host) {
+        if !url.tls && !is_loopback_host(&url.host) {
             self.report_mistake(&at, "The token would travel without encryption.", "Write `https://`.");
             return None;
         }
@@ -125,7 +125,7 @@ impl SettingsResolver<'_> {
     fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
         let at = spot.child("endpoint");
         let url = self.check_url(&raw.endpoint, "https://s3.example.eu", &at)?;
-        if !url.tls && !is_local(&url.host) {
+        if !url.tls && !is_loopback_host(&url.host) {
             let why = "Contents and signatures would travel without encryption.";
             self.report_warning(&at, why, "Write `https://`.");
         }

@@ -85,7 +85,9 @@ impl SettingsResolver<'_> {
         all.sort_by_key(|(pattern, ..)| pattern.rank());
         for (at, (pattern, index, alias)) in all.iter().enumerate() {
             for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != index) {
-                let Some(name) = first.common_match(pattern).filter(|_| first != pattern) else { continue };
+                let Some(name) = first.common_matching_name(pattern).filter(|_| first != pattern) else {
+                    continue;
+                };
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
                 let spot = list.list_element(*index).child("aliases").list_element(*alias);
                 let why = format!(
@@ -121,7 +123,7 @@ impl SettingsResolver<'_> {
         self.check_parameters(raw.supported_parameters.as_deref(), kind, true, spot);
         let usual = Tariff { eur_per_kwh, billing: convert_billing(raw.billing), ..Tariff::default() };
         let tariff = merge_tariff(&raw.price, &usual);
-        self.check_model_entries(raw, &tariff, spot);
+        self.warn_implausible_model_entries(raw, &tariff, spot);
         let later = self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| tariff);
         Some(ModelSettings {
             card: catalog_model(raw, kind, &tariff),

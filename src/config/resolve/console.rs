@@ -4,7 +4,7 @@ use super::super::raw::{ConfigFile, OneOrMany};
 use super::super::settings::ConsoleSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::listen::TlsFiles;
+use super::listen::WrittenTlsSettings;
 
 impl SettingsResolver<'_> {
     pub fn resolve_console(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ConsoleSettings> {
@@ -28,7 +28,7 @@ impl SettingsResolver<'_> {
             &spot.child("hosts"),
         );
         let tls = raw.console.tls.as_ref().map(|tls| {
-            let files = TlsFiles {
+            let files = WrittenTlsSettings {
                 certificate: &tls.certificate,
                 key: &tls.key,
                 client_ca: tls.client_ca.as_deref(),

@@ -15,7 +15,7 @@ pub struct KeyPath<'a> {
 
 impl<'a> KeyPath<'a> {
     /// Creates the path of the document's root.
-    pub const fn of_document(root: &'a SpannedValue) -> Self {
+    pub const fn from_root(root: &'a SpannedValue) -> Self {
         Self { path: String::new(), nearest_node: root, node: Some(root) }
     }
 

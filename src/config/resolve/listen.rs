@@ -7,12 +7,12 @@ use super::super::settings::{
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
-use penstock_http_wire::host::{self, KnownHosts};
+use penstock_http_wire::host::{self, ServedHosts};
 use penstock_http_wire::http1_request::is_host;
 use std::net::SocketAddr;
 
 /// TLS settings of a listener, as written in the configuration.
-pub struct TlsFiles<'a> {
+pub struct WrittenTlsSettings<'a> {
     pub certificate: &'a str,
     pub key: &'a str,
     pub client_ca: Option<&'a str>,
@@ -45,7 +45,7 @@ impl SettingsResolver<'_> {
             None => Some(None),
         };
         let documentation = match &raw.listen.documentation {
-            Some(url) => self.parse_link(url, &spot.child("documentation")).map(Some),
+            Some(url) => self.parse_display_url(url, &spot.child("documentation")).map(Some),
             None => Some(None),
         };
         let cors = self.resolve_cors(&raw.listen.cors, &spot.child("cors"));
@@ -79,9 +79,10 @@ impl SettingsResolver<'_> {
         written: &[String],
         public_url: Option<&str>,
         spot: &KeyPath<'_>,
-    ) -> KnownHosts {
+    ) -> ServedHosts {
         for (index, name) in written.iter().enumerate() {
-            let is_name = !name.is_empty() && host::from_authority(name) == name && is_host(name.as_bytes());
+            let is_name =
+                !name.is_empty() && host::host_without_port(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
                 let why = "It is not a host name.";
                 self.report_mistake(
@@ -93,9 +94,9 @@ impl SettingsResolver<'_> {
         }
         let public = public_url
             .and_then(|url| url.split_once("://"))
-            .map(|(_, authority)| host::from_authority(authority));
+            .map(|(_, authority)| host::host_without_port(authority));
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        KnownHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
+        ServedHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
     /// Parses a public base URL: scheme and host, as clients write them before `/v1`.
@@ -120,7 +121,7 @@ impl SettingsResolver<'_> {
     fn resolve_https(&mut self, https: &raw::HttpsConfig, spot: &KeyPath<'_>) -> Option<HttpsSettings> {
         let address = self.parse_address(&https.address, &spot.child("address"));
         let tls = self.resolve_tls(
-            &TlsFiles {
+            &WrittenTlsSettings {
                 certificate: &https.certificate,
                 key: &https.key,
                 client_ca: https.client_ca.as_deref(),
@@ -132,7 +133,7 @@ impl SettingsResolver<'_> {
         Some(HttpsSettings { address: address?, tls: tls? })
     }
 
-    pub fn resolve_tls(&mut self, raw: &TlsFiles<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
+    pub fn resolve_tls(&mut self, raw: &WrittenTlsSettings<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
         let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.child("certificate"));
         let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.child("key"));
         let client_ca = match raw.client_ca {

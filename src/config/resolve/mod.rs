@@ -88,7 +88,7 @@ pub fn resolve_settings(
     // With thousands of offers the document has megabytes, so it is serialized while the sections are resolved.
     std::thread::scope(|scope| {
         let document = ParallelValue::start(scope, || VersionedDocument::new(raw));
-        resolve_sections(raw, &KeyPath::of_document(root), names, around, report, document)
+        resolve_sections(raw, &KeyPath::from_root(root), names, around, report, document)
     })
 }
 
@@ -161,7 +161,7 @@ pub fn resolve_admin_target(
     around: ResolveEnv<'_>,
 ) -> Result<AdminTarget, Vec<Diagnostic>> {
     let raw = read_document(root).map_err(|mistake| vec![mistake])?;
-    let top = KeyPath::of_document(root);
+    let top = KeyPath::from_root(root);
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();
     let mut proof = SettingsResolver::new(around, &names, &mut report);

@@ -33,7 +33,7 @@ impl SettingsResolver<'_> {
                 }
                 self.check_offer_dialects(written, offer, &spot);
                 if let (Some(model), Some(provider)) = (by_id.get(offer.model.as_str()), provider) {
-                    self.check_offer_use(offer, model, provider, &spot);
+                    self.warn_unused_offer_settings(offer, model, provider, &spot);
                     found
                         .extend(self.resolve_offer(offer, found.len(), model, provider, &spot).map(Arc::new));
                 }
@@ -80,7 +80,7 @@ impl SettingsResolver<'_> {
 
     fn check_offer_dialects(
         &mut self,
-        provider: &raw::Provider,
+        provider: &raw::ProviderConfig,
         offer: &raw::OfferConfig,
         spot: &KeyPath<'_>,
     ) {

@@ -4,7 +4,7 @@ use super::super::raw::OidcConfig;
 use super::super::settings::OpenIdSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::url::{is_local, parse_base_url};
+use super::url::{is_loopback_host, parse_base_url};
 use penstock_storage::users::UserRole;
 
 impl SettingsResolver<'_> {
@@ -12,7 +12,7 @@ impl SettingsResolver<'_> {
         let like = "Write something like \"https://login.example.eu\".";
         let at = spot.child("issuer");
         let base = match parse_base_url(&raw.issuer) {
-            Ok(base) if !base.tls && !is_local(&base.host) => {
+            Ok(base) if !base.tls && !is_loopback_host(&base.host) => {
                 self.report_mistake(&at, "Passwords and tokens would travel without encryption.", like);
                 None
             }

@@ -48,7 +48,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Parses a URL that is only displayed.
-    pub fn parse_link(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
+    pub fn parse_display_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\<>".contains(&byte));
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         if plain && rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) {

@@ -17,7 +17,12 @@ const CLOCK_TOLERANCE: u64 = 24 * 3600;
 impl SettingsResolver<'_> {
     /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that repeats
     /// the end of the base URL.
-    pub fn check_provider_paths(&mut self, raw: &raw::Provider, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
+    pub fn check_provider_paths(
+        &mut self,
+        raw: &raw::ProviderConfig,
+        base: Option<&BaseUrl>,
+        spot: &KeyPath<'_>,
+    ) {
         let Some(base) = base else { return };
         let path = &*base.path_prefix;
         if path.is_empty() {
@@ -44,7 +49,12 @@ impl SettingsResolver<'_> {
     }
 
     /// Warns about a creation time, a price and a pattern that are probably not meant.
-    pub fn check_model_entries(&mut self, raw: &raw::ModelConfig, tariff: &Tariff, spot: &KeyPath<'_>) {
+    pub fn warn_implausible_model_entries(
+        &mut self,
+        raw: &raw::ModelConfig,
+        tariff: &Tariff,
+        spot: &KeyPath<'_>,
+    ) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_secs());
         if raw.created > YEAR_2100 {
             let fix = format!("Write seconds: {}.", raw.created / 1000);
@@ -75,7 +85,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Warns about settings of an offer that its model or its dialects do not use.
-    pub fn check_offer_use(
+    pub fn warn_unused_offer_settings(
         &mut self,
         raw: &raw::OfferConfig,
         model: &ModelSettings,

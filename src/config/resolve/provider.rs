@@ -56,7 +56,7 @@ impl SettingsResolver<'_> {
 
     fn resolve_provider(
         &mut self,
-        raw: &raw::Provider,
+        raw: &raw::ProviderConfig,
         index: usize,
         spot: &KeyPath<'_>,
     ) -> Option<Provider> {
@@ -108,7 +108,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Warns about CA certificates that are not used, because the base URL is `http`.
-    fn check_ca_use(&mut self, raw: &raw::Provider, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
+    fn check_ca_use(&mut self, raw: &raw::ProviderConfig, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
         if raw.ca.is_some() && base.is_some_and(|base| !base.tls) {
             self.report_warning(spot, "It has no effect: `base_url` is not https.", "Remove one of the two.");
         }
@@ -117,7 +117,7 @@ impl SettingsResolver<'_> {
     /// Resolves the client certificate and its key: both must be given, or none.
     fn resolve_client_identity(
         &mut self,
-        raw: &raw::Provider,
+        raw: &raw::ProviderConfig,
         spot: &KeyPath<'_>,
     ) -> Option<Option<(PathBuf, PathBuf)>> {
         let (certificate, key) = match (&raw.client_certificate, &raw.client_key) {
@@ -143,7 +143,11 @@ impl SettingsResolver<'_> {
         Some(Some((certificate?, key?)))
     }
 
-    fn resolve_location(&mut self, raw: &raw::Provider, spot: &KeyPath<'_>) -> Option<ProviderLocation> {
+    fn resolve_location(
+        &mut self,
+        raw: &raw::ProviderConfig,
+        spot: &KeyPath<'_>,
+    ) -> Option<ProviderLocation> {
         let name = match country::eu_country_name(&raw.country) {
             Ok(name) => name,
             Err((why, fix)) => {
@@ -190,7 +194,7 @@ impl SettingsResolver<'_> {
     fn resolve_base_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
         match url::parse_base_url(text) {
             Ok(base) => {
-                if !base.tls && !url::is_local(&base.host) {
+                if !base.tls && !url::is_loopback_host(&base.host) {
                     let why = "Prompts and the key cross the network unencrypted.";
                     self.report_warning(spot, why, "Use https, unless the network between is private.");
                 }
@@ -210,7 +214,7 @@ impl SettingsResolver<'_> {
 
     fn resolve_headers(
         &mut self,
-        raw: &raw::Provider,
+        raw: &raw::ProviderConfig,
         spot: &KeyPath<'_>,
     ) -> Option<Vec<(Box<str>, SecretText)>> {
         let mut found = Vec::with_capacity(raw.headers.len());
@@ -241,7 +245,7 @@ impl SettingsResolver<'_> {
     fn resolve_header(&mut self, name: &str, value: &HeaderValue, spot: &KeyPath<'_>) -> Option<SecretText> {
         match value {
             HeaderValue::Secret(reference) => self.read_secret(reference, spot),
-            HeaderValue::Open(_) if is_secret_header(name) => {
+            HeaderValue::Plain(_) if is_secret_header(name) => {
                 self.report_secret_mistake(
                     spot,
                     "A header of this name carries a secret, which must not be in the configuration itself.",
@@ -249,10 +253,10 @@ impl SettingsResolver<'_> {
                 );
                 None
             }
-            HeaderValue::Open(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+            HeaderValue::Plain(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
                 Some(SecretText::new(text.trim()))
             }
-            HeaderValue::Open(_) => {
+            HeaderValue::Plain(_) => {
                 self.report_mistake(
                     spot,
                     "It has characters that are not allowed in a header.",
@@ -285,7 +289,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Resolves image hosts. They must not have a path: every path on such a host may be fetched.
-    fn resolve_image_hosts(&mut self, raw: &raw::Provider, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
+    fn resolve_image_hosts(&mut self, raw: &raw::ProviderConfig, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
             let Some(base) = self.resolve_base_url(text, &spot.list_element(index)) else { continue };

@@ -70,7 +70,7 @@ fn check_path(path: &str) -> Result<(), (&'static str, &'static str)> {
 }
 
 /// Returns true if the host is certainly this machine: localhost or a loopback address.
-pub fn is_local(host: &str) -> bool {
+pub fn is_loopback_host(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 

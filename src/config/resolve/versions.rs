@@ -2,7 +2,7 @@
 
 use super::super::changes::ConfigDocument;
 use super::super::raw::ConfigFile;
-use super::super::settings::{ConfigVersion, SharedVersions};
+use super::super::settings::{ConfigVersion, SharedSectionVersions};
 use penstock_core::hex;
 use penstock_json_scan::json;
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ pub struct VersionedDocument {
     /// Version of the document.
     pub version: ConfigVersion,
     /// Versions of the sections that all gateways of a fleet must have in common.
-    pub shared: SharedVersions,
+    pub shared: SharedSectionVersions,
     /// Document as JSON.
     pub document: ConfigDocument,
 }
@@ -34,9 +34,9 @@ impl VersionedDocument {
     }
 }
 
-fn shared_versions(document: &[u8]) -> SharedVersions {
+fn shared_versions(document: &[u8]) -> SharedSectionVersions {
     let mut all = Sha256::new();
-    let mut shared = SharedVersions { all: version_of(Sha256::new()), sections: Default::default() };
+    let mut shared = SharedSectionVersions { all: version_of(Sha256::new()), sections: Default::default() };
     let mut members = json::members(document);
     while let Some((name, section)) = members.next_unescaped() {
         if MEMBER_SECTIONS.contains(&&*name) {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn gateways_of_a_fleet_may_differ_in_their_names_only() {
         let fleet = |name: &str, lease: u64| {
-            let lease = NonZeroDuration::seconds(lease);
+            let lease = NonZeroDuration::from_secs(lease);
             let fleet = FleetConfig { name: Some(name.to_owned()), lease, ..FleetConfig::default() };
             versions(|raw| raw.fleet = Some(fleet)).shared
         };

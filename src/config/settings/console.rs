@@ -2,7 +2,7 @@
 
 use super::super::secret::SecretText;
 use super::{BaseUrl, TlsSettings};
-use penstock_http_wire::host::KnownHosts;
+use penstock_http_wire::host::ServedHosts;
 use penstock_storage::users::UserRole;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct ConsoleSettings {
     /// Public scheme and host, without a slash at the end.
     pub public_url: Option<Box<str>>,
     /// Host names, including those of `public_url` and of the machine.
-    pub hosts: KnownHosts,
+    pub hosts: ServedHosts,
     /// TLS of the listeners; `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
     /// Sign-in by OpenID Connect.
@@ -26,12 +26,12 @@ impl ConsoleSettings {
     /// Returns true if browsers reach the dashboard by TLS only.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.tls.is_some() || self.has_https_url()
+        self.tls.is_some() || self.has_https_public_url()
     }
 
     /// Returns true if the public URL is `https`.
     #[must_use]
-    pub fn has_https_url(&self) -> bool {
+    pub fn has_https_public_url(&self) -> bool {
         self.public_url.as_deref().is_some_and(|url| url.starts_with("https://"))
     }
 }

@@ -20,7 +20,7 @@ pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
-pub use shared::SharedVersions;
+pub use shared::SharedSectionVersions;
 pub use storage::{
     BucketCredentialSettings, BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings,
     StorageEngine, StorageSettings,
@@ -32,7 +32,7 @@ pub use super::raw::{
 };
 
 use super::changes::ConfigDocument;
-use penstock_http_wire::host::KnownHosts;
+use penstock_http_wire::host::ServedHosts;
 use rust_decimal::Decimal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub struct Settings {
     /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
     /// Versions of the sections that all gateways of a fleet must have in common.
-    pub shared: SharedVersions,
+    pub shared: SharedSectionVersions,
     /// Configuration as written, with defaults, for comparison at a reload.
     pub document: ConfigDocument,
     /// Addresses, TLS and public URL of the listeners.
@@ -123,7 +123,7 @@ pub struct ListenSettings {
     /// Public scheme and host of the gateway, without a slash at the end.
     pub public_url: Option<Box<str>>,
     /// Host names of the gateway, including those of `public_url` and of the machine.
-    pub hosts: KnownHosts,
+    pub hosts: ServedHosts,
     /// Origins of web pages that may call the gateway.
     pub cors: CorsPolicy,
     /// URL of the operator's own documentation.
@@ -338,7 +338,7 @@ impl Settings {
     }
 
     /// Returns the offers of the model with this id.
-    pub fn offers_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<OfferSettings>> {
+    pub fn offers_of_model<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Arc<OfferSettings>> {
         self.offers.iter().filter(move |offer| offer.model.card.id == id)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Versions of the common configuration: of all sections together, and of each section.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedVersions {
+pub struct SharedSectionVersions {
     /// Version of all sections that the gateways of a fleet must have in common.
     pub all: ConfigVersion,
     /// Short hashes of the sections, four hexadecimal digits, by name.

@@ -46,7 +46,7 @@ pub enum StorageEngine {
 
 impl StorageEngine {
     /// Engine of the crate `penstock_storage` that stores its data in the configured folder.
-    pub const EMBEDDED: Self = Self::Folder(&penstock_storage::EMBEDDED);
+    pub const EMBEDDED: Self = Self::Folder(&penstock_storage::EMBEDDED_ENGINE);
 }
 
 /// Address and credentials of a database.

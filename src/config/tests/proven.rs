@@ -15,7 +15,7 @@ fn the_demo_has_no_mistake_and_no_warning() {
     assert_eq!(settings.providers.len(), 3);
     assert_eq!(settings.simulators.len(), 3);
     assert_eq!(settings.log.format, LogFormat::Text);
-    assert!(settings.models.iter().all(|model| settings.offers_of(&model.card.id).count() >= 2));
+    assert!(settings.models.iter().all(|model| settings.offers_of_model(&model.card.id).count() >= 2));
     let codes: Vec<&str> = settings.providers.iter().map(|provider| &*provider.location.code).collect();
     assert_eq!(codes, ["FI", "FR", "PL"]);
     for provider in &settings.providers {

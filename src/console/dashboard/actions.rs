@@ -2,7 +2,7 @@
 
 use super::HOLDERS;
 use crate::console::actions::{
-    ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text, new_key_json,
+    ActionDefinition, admin_call, completion_message, create_key_body, fields_json, limits_json, member_text,
     new_secret_blocks, without_confirmation,
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
@@ -18,7 +18,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/dashboard/keys",
         roles: HOLDERS,
-        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), new_key_json(request, "")),
+        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, "")),
         page: |_, _| "/dashboard/keys".into(),
         show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
         form: Some(|_, _| new_key_form("/dashboard/keys")),

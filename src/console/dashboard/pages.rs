@@ -21,7 +21,7 @@ pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
     PageDefinition::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page)))
         .hidden_in_navigation(),
-    PageDefinition::new(playground::PATH, "Playground", HOLDERS, |page| {
+    PageDefinition::new(playground::PLAYGROUND_PATH, "Playground", HOLDERS, |page| {
         Box::pin(playground::playground_page(page))
     }),
     PageDefinition::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
@@ -114,7 +114,7 @@ async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let key = page.get(&format!("/admin/{path}"), &[]).await?;
     let name = key.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
     if let Some(name) = name {
-        page.set_title(Text::with("{0} {1}", ["Key".into(), name.to_owned().into()]));
+        page.set_title(Text::with_values("{0} {1}", ["Key".into(), name.to_owned().into()]));
     }
     let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/");
     let view = UsageView {

@@ -3,9 +3,9 @@
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
-use crate::console::actions::claim_form;
+use crate::console::actions::record_form_submission;
 use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
-use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
+use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
 use crate::console::{BackendRequest, Console, ConsoleBackend};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Path of the page and of its form.
-pub const PATH: &str = "/dashboard/playground";
+pub const PLAYGROUND_PATH: &str = "/dashboard/playground";
 /// Maximum length of a prompt, in bytes.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
 /// Maximum value for the maximum number of generated tokens, so that an answer arrives in time.
@@ -66,7 +66,7 @@ fn form_blocks(
         max_tokens: DEFAULT_TOKENS,
         quoted: quoted.clone(),
     };
-    let Some(mut form) = blocks::playground_form(PATH, &choices) else {
+    let Some(mut form) = blocks::playground_form(PLAYGROUND_PATH, &choices) else {
         let text = "A request needs a key: create one on the page Keys.";
         return vec![Block::Notice(NoticeKind::Warning, text.into())];
     };
@@ -107,14 +107,14 @@ fn request_digest(request: &ConsoleRequest) -> String {
 ///
 /// # Errors
 /// Returns 403 for another role, and the refusal of the admin API.
-pub async fn answer(
+pub async fn handle_playground_form(
     console: &Console,
     backend: &dyn ConsoleBackend,
     request: &ConsoleRequest,
     active: &ActiveSession,
 ) -> Result<ConsoleAnswer, ApiError> {
     if !HOLDERS.contains(&active.user.role) {
-        return Err(forbidden(active.user.role));
+        return Err(forbidden_role_error(active.user.role));
     }
     let actor = active.audit_actor(&request.address);
     let list = BackendRequest {
@@ -129,7 +129,7 @@ pub async fn answer(
     let quoted = request.field(QUOTED_FIELD);
     let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 || quoted != digest;
     // A reload of an answer must not send and charge the request again.
-    let claimed = if is_quote { Ok(()) } else { claim_form(console, request, active).await };
+    let claimed = if is_quote { Ok(()) } else { record_form_submission(console, request, active).await };
     let outcome = match claimed {
         Ok(()) => run(console, backend, request, (&actor, is_quote)).await,
         Err(refusal) => Err(refusal),
@@ -144,7 +144,7 @@ pub async fn answer(
             (refusal.code.spec().status, shown)
         }
     };
-    pages::render_blocks(console, request, active, PATH, status, shown)
+    pages::render_blocks(console, request, active, PLAYGROUND_PATH, status, shown)
 }
 
 async fn run(

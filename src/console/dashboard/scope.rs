@@ -2,7 +2,7 @@
 //! without a row is refused as if it did not exist. Objects of other accounts are refused like objects that do not
 //! exist.
 
-use crate::console::session::log_internal;
+use crate::console::session::log_internal_error;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::http::route_table;
 use async_trait::async_trait;
@@ -90,7 +90,7 @@ pub struct AccountBackend<'a> {
 impl ConsoleBackend for AccountBackend<'_> {
     async fn call(&self, mut request: BackendRequest<'_>) -> Result<Value, ApiError> {
         let (limit, segment) = {
-            let found = route_table::find(ROUTES.iter(), &request.method, &request.path);
+            let found = route_table::find_route(ROUTES.iter(), &request.method, &request.path);
             let (route, segment) = found.map_err(|_| ApiError::new(ErrorCode::NotFound))?;
             (route.restriction, segment.to_owned())
         };
@@ -119,7 +119,7 @@ impl ConsoleBackend for AccountBackend<'_> {
 
 /// Returns an error of the admin API for an account holder: details of internal errors are for the operator's log.
 fn without_internals(error: ApiError) -> ApiError {
-    if error.code == ErrorCode::Internal { log_internal(&error) } else { error }
+    if error.code == ErrorCode::Internal { log_internal_error(&error) } else { error }
 }
 
 impl AccountBackend<'_> {

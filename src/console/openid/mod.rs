@@ -25,7 +25,7 @@ use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_openid::AuthorizationRequest;
 use penstock_openid::OpenIdError;
 use person::{OpenIdPerson, SignInContext};
-use provider::{OpenIdProvider, ProviderFailure, SignInRequest};
+use provider::{OpenIdProvider, OpenIdProviderError, SignInRequest};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
@@ -73,7 +73,10 @@ impl Console {
     }
 
     /// Begins a sign-in: redirects to the provider.
-    pub(super) async fn openid_start(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+    pub(super) async fn start_openid_sign_in(
+        &self,
+        request: &ConsoleRequest,
+    ) -> Result<ConsoleAnswer, ApiError> {
         let settings = self.required_openid()?;
         let metadata =
             self.openid.provider(&settings).metadata(self.app.clock.steady_now()).await.map_err(refusal)?;
@@ -95,13 +98,16 @@ impl Console {
             verifier: &pending.verifier,
         };
         let url = url.url(&metadata.authorization_endpoint);
-        let sealed = pending.seal(&self.app.stores.pepper, self.site.root);
+        let sealed = pending.to_cookie_value(&self.app.stores.pepper, self.site.root);
         let sealed = sealed.ok_or_else(|| ApiError::new(ErrorCode::TargetTooLong))?;
         Ok(answer::redirect_answer(&url).with_cookie(self.pending_cookie(&sealed, PENDING_SECONDS)))
     }
 
     /// Ends a sign-in: checks the provider's answer and starts a session.
-    pub(super) async fn openid_return(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+    pub(super) async fn finish_openid_sign_in(
+        &self,
+        request: &ConsoleRequest,
+    ) -> Result<ConsoleAnswer, ApiError> {
         let settings = self.required_openid()?;
         let answer = match self.check_return(request, &settings).await {
             Ok(answer) => answer,
@@ -117,9 +123,9 @@ impl Console {
         settings: &OpenIdSettings,
     ) -> Result<ConsoleAnswer, ApiError> {
         let now = self.app.clock.unix_seconds();
-        let pending = request
-            .cookie(&self.pending_name())
-            .and_then(|cookie| PendingSignIn::open(cookie, &self.app.stores.pepper, self.site.root, now));
+        let pending = request.cookie(&self.pending_name()).and_then(|cookie| {
+            PendingSignIn::from_cookie_value(cookie, &self.app.stores.pepper, self.site.root, now)
+        });
         let given = request.query("state").unwrap_or_default();
         let pending = pending.filter(|known| known.state.as_bytes().ct_eq(given.as_bytes()).into());
         let pending = pending.ok_or_else(|| {
@@ -127,7 +133,7 @@ impl Console {
                 "This sign-in was not begun in this browser, or took more than ten minutes; try again.";
             ApiError::with_message(ErrorCode::InvalidRequest, message)
         })?;
-        let host = super::sign_in::client_host(&request.address);
+        let host = super::sign_in::address_without_port(&request.address);
         self.throttle.acquire_attempt("(openid)", &host, self.app.clock.steady_now())?;
         let person = self.verify_return(request, settings, &pending).await?;
         let (stores, address) = (self.app.stores.clone(), request.address.clone());
@@ -176,7 +182,7 @@ impl Console {
 
     /// Returns the link to the page of the provider that ends the provider's own session, for a person who signed in
     /// there.
-    pub(super) async fn provider_sign_out(
+    pub(super) async fn provider_sign_out_link(
         &self,
         request: &ConsoleRequest,
         active: &ActiveSession,
@@ -190,7 +196,7 @@ impl Console {
         let joiner = if endpoint.contains('?') { '&' } else { '?' };
         let (client, page) = (encode(&settings.client_id), encode(&page));
         let url = format!("{endpoint}{joiner}client_id={client}&post_logout_redirect_uri={page}");
-        Some((url, Text::with("Sign out of {0} too", [settings.name.to_string().into()])))
+        Some((url, Text::with_values("Sign out of {0} too", [settings.name.to_string().into()])))
     }
 
     /// Returns scheme and host under which the browser reaches the site.
@@ -228,15 +234,15 @@ fn random_text() -> String {
 }
 
 /// Returns the refusal for a failure of the provider; only the log has the details.
-fn refusal(failure: ProviderFailure) -> ApiError {
+fn refusal(failure: OpenIdProviderError) -> ApiError {
     let (code, message, reason) = match failure {
-        ProviderFailure::OpenId(error) => (ErrorCode::InvalidKey, error.to_string(), error.to_string()),
-        ProviderFailure::Fetch(error) => (
+        OpenIdProviderError::OpenId(error) => (ErrorCode::InvalidKey, error.to_string(), error.to_string()),
+        OpenIdProviderError::Fetch(error) => (
             ErrorCode::Unavailable,
             "The OpenID provider does not answer as it should; try again shortly.".to_owned(),
             error.reason().to_owned(),
         ),
-        ProviderFailure::Status => (
+        OpenIdProviderError::Status => (
             ErrorCode::Unavailable,
             "The OpenID provider answers with an error; try again shortly.".to_owned(),
             "an error status".to_owned(),

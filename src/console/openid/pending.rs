@@ -36,7 +36,7 @@ pub struct PendingSignIn {
 
 impl PendingSignIn {
     /// Encrypts the values, for the cookie of a site; `None` if they are too long.
-    pub fn seal(&self, pepper: &Pepper, site: &str) -> Option<String> {
+    pub fn to_cookie_value(&self, pepper: &Pepper, site: &str) -> Option<String> {
         let nonce: [u8; NONCE_LEN] = rand::random();
         let mut text = serde_json::to_vec(self).ok()?;
         let data = Aad::from(site.as_bytes());
@@ -47,7 +47,7 @@ impl PendingSignIn {
     }
 
     /// Decrypts the cookie of a site; `None` if it is not of this gateway and site, or too old.
-    pub fn open(cookie: &str, pepper: &Pepper, site: &str, now: u64) -> Option<Self> {
+    pub fn from_cookie_value(cookie: &str, pepper: &Pepper, site: &str, now: u64) -> Option<Self> {
         if cookie.len() > MAX_COOKIE_BYTES {
             return None;
         }
@@ -83,18 +83,21 @@ mod tests {
             previous: Some("p".repeat(64)),
         };
         let (pepper, other) = (Pepper([1; 32]), Pepper([2; 32]));
-        let sealed = pending.seal(&pepper, "/dashboard/").unwrap();
-        assert_eq!(PendingSignIn::open(&sealed, &pepper, "/dashboard/", 1_599).unwrap(), pending);
-        assert!(PendingSignIn::open(&sealed, &pepper, "/dashboard/", 1_600).is_none());
-        assert!(PendingSignIn::open(&sealed, &pepper, "/console/", 1_000).is_none());
-        assert!(PendingSignIn::open(&sealed, &other, "/dashboard/", 1_000).is_none());
-        assert_ne!(pending.seal(&pepper, "/dashboard/").unwrap(), sealed);
+        let sealed = pending.to_cookie_value(&pepper, "/dashboard/").unwrap();
+        assert_eq!(
+            PendingSignIn::from_cookie_value(&sealed, &pepper, "/dashboard/", 1_599).unwrap(),
+            pending
+        );
+        assert!(PendingSignIn::from_cookie_value(&sealed, &pepper, "/dashboard/", 1_600).is_none());
+        assert!(PendingSignIn::from_cookie_value(&sealed, &pepper, "/console/", 1_000).is_none());
+        assert!(PendingSignIn::from_cookie_value(&sealed, &other, "/dashboard/", 1_000).is_none());
+        assert_ne!(pending.to_cookie_value(&pepper, "/dashboard/").unwrap(), sealed);
         for cut in 0..sealed.len() {
             let cut = sealed.get(..cut).unwrap();
-            assert!(PendingSignIn::open(cut, &pepper, "/dashboard/", 1_000).is_none());
+            assert!(PendingSignIn::from_cookie_value(cut, &pepper, "/dashboard/", 1_000).is_none());
         }
-        assert!(PendingSignIn::open("é", &pepper, "/dashboard/", 1_000).is_none());
+        assert!(PendingSignIn::from_cookie_value("é", &pepper, "/dashboard/", 1_000).is_none());
         let long = PendingSignIn { redirect_uri: "x".repeat(4_000), ..pending };
-        assert!(long.seal(&pepper, "/dashboard/").is_none());
+        assert!(long.to_cookie_value(&pepper, "/dashboard/").is_none());
     }
 }

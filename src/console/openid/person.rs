@@ -2,8 +2,8 @@
 //! by an invitation. All functions block.
 
 use crate::config::settings::OpenIdSettings;
-use crate::console::session::store_refusal;
-use crate::console::sign_in::{audit_entry, find_invited};
+use crate::console::session::store_error_response;
+use crate::console::sign_in::{audit_entry, find_invited_user};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_openid::{IdToken, claim_texts};
@@ -63,7 +63,7 @@ impl OpenIdPerson {
         stores: &Stores,
         context: &SignInContext,
     ) -> Result<UserRecord, ApiError> {
-        let users = stores.users.list().map_err(store_refusal)?;
+        let users = stores.users.list().map_err(store_error_response)?;
         match (users.into_iter().find(|user| self.is(user)), &context.invitation) {
             (Some(user), _) if user.disabled.is_some() => Err(refused("This user is disabled.")),
             (Some(user), Some(_)) => {
@@ -90,7 +90,7 @@ impl OpenIdPerson {
         let account = self.account.clone().ok_or_else(|| {
             refused("The OpenID provider names no account for you; ask for an invitation to an account.")
         })?;
-        if stores.accounts.get(&account).map_err(store_refusal)?.is_none() {
+        if stores.accounts.get(&account).map_err(store_error_response)?.is_none() {
             return Err(refused("The OpenID provider names an account for you that does not exist here."));
         }
         Ok((role, Some(account)))
@@ -124,7 +124,7 @@ impl OpenIdPerson {
             user.generation += 1;
             Some(audit_entry(user, &context.address, context.now, "user.change"))
         });
-        let changed = changed.map_err(store_refusal)?.map(|(user, _)| user);
+        let changed = changed.map_err(store_error_response)?.map(|(user, _)| user);
         claimed?;
         changed.ok_or_else(|| ApiError::new(ErrorCode::NotFound))
     }
@@ -136,7 +136,7 @@ impl OpenIdPerson {
         invitation: &str,
     ) -> Result<UserRecord, ApiError> {
         let used = || ApiError::with_message(ErrorCode::Conflict, "This invitation was used or has expired.");
-        let invited = find_invited(stores, invitation, context.now)?.ok_or_else(used)?;
+        let invited = find_invited_user(stores, invitation, context.now)?.ok_or_else(used)?;
         let changed = stores.users.change(&invited.name, |user| {
             let open = user.invitation.as_ref()?;
             if open.digest != invitation || open.expires <= context.now || user.disabled.is_some() {
@@ -147,7 +147,11 @@ impl OpenIdPerson {
             user.generation += 1;
             Some(audit_entry(user, &context.address, context.now, "user.link"))
         });
-        changed.map_err(store_refusal)?.filter(|(_, changed)| *changed).map(|(user, _)| user).ok_or_else(used)
+        changed
+            .map_err(store_error_response)?
+            .filter(|(_, changed)| *changed)
+            .map(|(user, _)| user)
+            .ok_or_else(used)
     }
 
     fn create(&self, stores: &Stores, context: &SignInContext) -> Result<UserRecord, ApiError> {
@@ -170,13 +174,13 @@ impl OpenIdPerson {
         match stores.users.insert(&user, &entry) {
             Ok(()) => Ok(user),
             Err(StoreError::Guard { .. }) => self.existing(stores, &user.name),
-            Err(error) => Err(store_refusal(error)),
+            Err(error) => Err(store_error_response(error)),
         }
     }
 
     /// Returns the user of this name, if another sign-in of the same person has just created it.
     fn existing(&self, stores: &Stores, name: &str) -> Result<UserRecord, ApiError> {
-        let found = stores.users.get(name).map_err(store_refusal)?;
+        let found = stores.users.get(name).map_err(store_error_response)?;
         found.filter(|user| self.is(user)).ok_or_else(|| {
             let message = format!(
                 "The name {name} belongs to another user of this gateway; ask an administrator for an invitation."

@@ -3,7 +3,7 @@
 use super::fetch::{FetchAnswer, FetchError, ProviderClient};
 use crate::config::settings::OpenIdSettings;
 use penstock_openid::{
-    ExpectedToken, IdToken, KeySet, OpenIdError, ProviderMetadata, TokenRequest, discovery_url, key_id,
+    ExpectedClaims, IdToken, KeySet, OpenIdError, ProviderMetadata, TokenRequest, discovery_url, key_id,
     verify_id_token,
 };
 use serde_json::Value;
@@ -21,7 +21,7 @@ const FAILURE_AGE: Duration = Duration::from_secs(1);
 
 /// Failure of a request to the OpenID provider during a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProviderFailure {
+pub enum OpenIdProviderError {
     /// No usable response arrived.
     Fetch(FetchError),
     /// The provider answered with an error status.
@@ -30,13 +30,13 @@ pub enum ProviderFailure {
     OpenId(OpenIdError),
 }
 
-impl From<FetchError> for ProviderFailure {
+impl From<FetchError> for OpenIdProviderError {
     fn from(error: FetchError) -> Self {
         Self::Fetch(error)
     }
 }
 
-impl From<OpenIdError> for ProviderFailure {
+impl From<OpenIdError> for OpenIdProviderError {
     fn from(error: OpenIdError) -> Self {
         Self::OpenId(error)
     }
@@ -53,7 +53,7 @@ pub struct OpenIdProvider {
 #[derive(Default)]
 struct ProviderCache {
     known: Option<KnownProvider>,
-    failure: Option<(Duration, ProviderFailure)>,
+    failure: Option<(Duration, OpenIdProviderError)>,
 }
 
 /// Published documents of a provider, the time at which they were read, and the time at which the keys were last read
@@ -82,7 +82,7 @@ impl OpenIdProvider {
     ///
     /// # Errors
     /// Returns the failure to read the endpoints, if they were never read before.
-    pub async fn metadata(&self, now: Duration) -> Result<Arc<ProviderMetadata>, ProviderFailure> {
+    pub async fn metadata(&self, now: Duration) -> Result<Arc<ProviderMetadata>, OpenIdProviderError> {
         Ok(self.known(now, None).await?.metadata)
     }
 
@@ -92,14 +92,14 @@ impl OpenIdProvider {
         &self,
         now: Duration,
         wanted: Option<Option<&str>>,
-    ) -> Result<KnownProvider, ProviderFailure> {
+    ) -> Result<KnownProvider, OpenIdProviderError> {
         let mut cache = self.known.lock().await;
         let current = cache.known.clone().filter(|known| now.saturating_sub(known.read) < MAX_AGE);
         let fresh = match current {
             None => self.read_again(now, &mut cache).await?,
             Some(current) => current,
         };
-        let lacks_key = wanted.is_some_and(|id| !fresh.keys.has(id));
+        let lacks_key = wanted.is_some_and(|id| !fresh.keys.has_key(id));
         let may_read = fresh.keys_read.is_none_or(|read| now.saturating_sub(read) >= KEY_INTERVAL);
         let fresh = if lacks_key && may_read {
             let keys = self.read_keys(&fresh.metadata).await?;
@@ -116,7 +116,7 @@ impl OpenIdProvider {
         &self,
         now: Duration,
         cache: &mut ProviderCache,
-    ) -> Result<KnownProvider, ProviderFailure> {
+    ) -> Result<KnownProvider, OpenIdProviderError> {
         let recent = cache.failure.filter(|(at, _)| now.saturating_sub(*at) < FAILURE_AGE);
         let failure = match recent {
             Some((_, failure)) => failure,
@@ -134,14 +134,14 @@ impl OpenIdProvider {
         cache.known.clone().ok_or(failure)
     }
 
-    async fn read(&self, now: Duration) -> Result<KnownProvider, ProviderFailure> {
+    async fn read(&self, now: Duration) -> Result<KnownProvider, OpenIdProviderError> {
         let answer = self.client.get(&discovery_url(&self.settings.issuer)).await?;
         let metadata = ProviderMetadata::parse(&good_body(answer)?, &self.settings.issuer)?;
         let keys = self.read_keys(&metadata).await?;
         Ok(KnownProvider { metadata: Arc::new(metadata), keys, read: now, keys_read: None })
     }
 
-    async fn read_keys(&self, metadata: &ProviderMetadata) -> Result<Arc<KeySet>, ProviderFailure> {
+    async fn read_keys(&self, metadata: &ProviderMetadata) -> Result<Arc<KeySet>, OpenIdProviderError> {
         let answer = self.client.get(&metadata.jwks_uri).await?;
         Ok(Arc::new(KeySet::parse(&good_body(answer)?)?))
     }
@@ -157,7 +157,7 @@ impl OpenIdProvider {
         request: &SignInRequest<'_>,
         now: Duration,
         unix: u64,
-    ) -> Result<IdToken, ProviderFailure> {
+    ) -> Result<IdToken, OpenIdProviderError> {
         let metadata = self.metadata(now).await?;
         let token = TokenRequest {
             client_id: &self.settings.client_id,
@@ -167,13 +167,13 @@ impl OpenIdProvider {
             redirect_uri: request.redirect_uri,
             verifier: request.verifier,
         };
-        let authorization = token.authorization();
+        let authorization = token.authorization_header();
         let answer =
             self.client.post(&metadata.token_endpoint, authorization.as_deref(), &token.body()).await?;
         let id_token = parse_token_answer(&answer)?;
         let key = key_id(&id_token)?;
         let known = self.known(now, Some(key.as_deref())).await?;
-        let expected = ExpectedToken {
+        let expected = ExpectedClaims {
             issuer: &self.settings.issuer,
             client_id: &self.settings.client_id,
             nonce: request.nonce,
@@ -194,16 +194,16 @@ pub struct SignInRequest<'a> {
     pub nonce: &'a str,
 }
 
-fn good_body(answer: FetchAnswer) -> Result<Vec<u8>, ProviderFailure> {
-    if answer.status == 200 { Ok(answer.body) } else { Err(ProviderFailure::Status) }
+fn good_body(answer: FetchAnswer) -> Result<Vec<u8>, OpenIdProviderError> {
+    if answer.status == 200 { Ok(answer.body) } else { Err(OpenIdProviderError::Status) }
 }
 
-fn parse_token_answer(answer: &FetchAnswer) -> Result<String, ProviderFailure> {
+fn parse_token_answer(answer: &FetchAnswer) -> Result<String, OpenIdProviderError> {
     let document: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     match (answer.status, text("error")) {
-        (200, _) => Ok(text("id_token").ok_or(OpenIdError::TokenAnswer)?.to_owned()),
+        (200, _) => Ok(text("id_token").ok_or(OpenIdError::MissingIdToken)?.to_owned()),
         (400, Some("invalid_grant")) => Err(OpenIdError::Code.into()),
-        _ => Err(ProviderFailure::Status),
+        _ => Err(OpenIdProviderError::Status),
     }
 }

@@ -4,9 +4,9 @@ use crate::console::actions::{
     ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text,
     without_confirmation,
 };
-use crate::console::amount::decimal_point;
+use crate::console::amount::normalize_decimal_point;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
-use crate::console::invoice::ISSUERS;
+use crate::console::invoice::ISSUER_ROLES;
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::Text;
@@ -99,7 +99,7 @@ pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
 /// Form that issues the credit note of an invoice.
 pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
     path: "/console/accounts/{id}/invoice/credit",
-    roles: ISSUERS,
+    roles: ISSUER_ROLES,
     build: |request, id| {
         let body = json!({ "account": id, "invoice": request.value("invoice") });
         admin_call(Method::POST, "/admin/credit-notes".into(), body)
@@ -165,7 +165,7 @@ fn correction(request: &ConsoleRequest, account: &str) -> Value {
         }
         members.insert("entry".to_owned(), entry.parse::<u64>().map_or_else(|_| json!(entry), Value::from));
         if !value("credits").is_empty() {
-            let amount = decimal_point(value("credits"), request.language);
+            let amount = normalize_decimal_point(value("credits"), request.language);
             members.insert(wallet.to_owned(), amount.into());
         }
     }

@@ -6,14 +6,14 @@ use super::account_actions::{
 };
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, completion_message, fields_json, member_text, new_key_json,
-    new_secret_blocks, without_confirmation,
+    ActionDefinition, ActionResult, admin_call, completion_message, create_key_body, fields_json,
+    member_text, new_secret_blocks, without_confirmation,
 };
-use crate::console::amount::decimal_point;
+use crate::console::amount::normalize_decimal_point;
 use crate::console::answer::ConsoleAnswer;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
-use crate::console::invoice::ISSUERS;
-use crate::console::pages::{self, forbidden};
+use crate::console::invoice::ISSUER_ROLES;
+use crate::console::pages::{self, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
@@ -48,7 +48,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/console/accounts/{id}/keys",
         roles: &[Admin],
-        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), new_key_json(request, id)),
+        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, id)),
         page: |_, id| account_path(id),
         show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
         form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
@@ -62,7 +62,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             if let Some(members) = body.as_object_mut() {
                 let credits = request.field("credits").trim();
                 if !credits.is_empty() {
-                    let amount = decimal_point(credits, request.language);
+                    let amount = normalize_decimal_point(credits, request.language);
                     members.insert("credits".to_owned(), amount.into());
                 }
                 members.insert("account".to_owned(), id.into());
@@ -85,7 +85,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
     CORRECT_ENTRY,
     ActionDefinition {
         path: "/console/accounts/{id}/invoice/issue",
-        roles: ISSUERS,
+        roles: ISSUER_ROLES,
         build: |request, id| {
             let mut body = fields_json(request, &["from", "to"]);
             if let Some(members) = body.as_object_mut() {
@@ -172,7 +172,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         page: |_, _| CONFIGURATION_PATH.into(),
         show: |answer| {
             let text = "The configuration {0} is running.";
-            let notice = notice(Text::with(text, [member_text(answer, "config").into()]));
+            let notice = notice(Text::with_values(text, [member_text(answer, "config").into()]));
             ActionResult::Blocks(vec![notice, Block::Table(change_table(answer))])
         },
         form: None,
@@ -256,7 +256,7 @@ pub async fn check_configuration(
     active: &ActiveSession,
 ) -> Result<ConsoleAnswer, ApiError> {
     if ![Admin, Operator].contains(&active.user.role) {
-        return Err(forbidden(active.user.role));
+        return Err(forbidden_role_error(active.user.role));
     }
     let (text, live) = (request.field("text").to_owned(), console.app.config_snapshot());
     let checked = run_blocking(move || {
@@ -290,11 +290,11 @@ pub async fn check_configuration(
     let mut form = check_configuration_form();
     form.restore_values(&request.form, None);
     blocks.push(Block::Form(form));
-    pages::render(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
+    pages::render_page(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
 }
 
 fn notice(text: Text) -> Block {
-    Block::Notice(NoticeKind::Done, text)
+    Block::Notice(NoticeKind::Success, text)
 }
 
 /// Returns the question before a batch is cancelled.
@@ -321,6 +321,6 @@ fn shown_invitation(answer: &Value) -> ActionResult {
         "account" => "Link to the dashboard for {0}, valid once and for 72 hours:",
         _ => "Link to this console for {0}, valid once and for 72 hours:",
     };
-    let label = Text::with(label, [member_text(answer, "name").into()]);
+    let label = Text::with_values(label, [member_text(answer, "name").into()]);
     ActionResult::Blocks(vec![Block::Secret(label, member_text(answer, "link"))])
 }

@@ -202,8 +202,8 @@ async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let effective = live.settings.document.pretty_text();
     Ok(vec![
         Block::Notice(
-            NoticeKind::Done,
-            Text::with(
+            NoticeKind::Success,
+            Text::with_values(
                 "The running configuration has the version {0}.",
                 [live.settings.version.0.to_string().into()],
             ),

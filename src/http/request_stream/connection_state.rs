@@ -46,12 +46,12 @@ impl Http1ConnectionState {
             returned: Mutex::default(),
             body_prefix: AtomicUsize::new(0),
             body_target: Mutex::default(),
-            after: Mutex::new(ConnectionReuse::Cut),
+            after: Mutex::new(ConnectionReuse::Abort),
         })
     }
 
     /// Records that the proxy has received the request, so that writes are sent from now on.
-    pub fn admit(&self) {
+    pub fn set_admitted(&self) {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
@@ -97,7 +97,7 @@ impl Http1ConnectionState {
 
     /// Takes the value of [`Http1ConnectionState::set_after`]; [`ConnectionReuse::Cut`] if there is none.
     pub(crate) fn take_connection_reuse(&self) -> ConnectionReuse {
-        std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Cut)
+        std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Abort)
     }
 
     pub(crate) fn take_returned(&self) -> Option<ReturnedStream> {

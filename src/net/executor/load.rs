@@ -45,7 +45,7 @@ pub(super) struct WorkerLoad {
 }
 
 impl WorkerLoad {
-    pub(super) fn open(&self) -> usize {
+    pub(super) fn open_connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
@@ -67,40 +67,44 @@ impl WorkerLoad {
     pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
         // A single connection would overload the other thread to the same degree.
-        let crowded = busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open() > 1;
-        self.migrations_left
-            .store(if crowded { (self.open() / MIGRATION_DIVISOR).max(1) } else { 0 }, Ordering::Relaxed);
+        let crowded =
+            busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open_connections() > 1;
+        self.migrations_left.store(
+            if crowded { (self.open_connections() / MIGRATION_DIVISOR).max(1) } else { 0 },
+            Ordering::Relaxed,
+        );
     }
 }
 
 /// Returns the thread with the fewest connections.
-pub(super) fn least_connections(workers: &[WorkerThread]) -> usize {
+pub(super) fn least_connected_worker(workers: &[WorkerThread]) -> usize {
     let all = workers.iter().enumerate();
-    all.min_by_key(|(_, worker)| (worker.load.open(), worker.load.busy())).map_or(0, |(index, _)| index)
+    all.min_by_key(|(_, worker)| (worker.load.open_connections(), worker.load.busy()))
+        .map_or(0, |(index, _)| index)
 }
 
 /// Returns the thread to which a connection of the thread `own` should migrate, if it may.
 pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
-    let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
+    let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open_connections()))?;
     // The busy share of the target includes the connections that have migrated to it since the last measurement.
     if calm.load.busy() + MIN_SHARE_GAP > load.busy() {
         return None;
     }
-    let added_share = load.busy() / u32::try_from(load.open().max(1)).unwrap_or(u32::MAX);
+    let added_share = load.busy() / u32::try_from(load.open_connections().max(1)).unwrap_or(u32::MAX);
     calm.load.busy_share.fetch_add(added_share, Ordering::Relaxed);
     Some(to)
 }
 
 /// Returns the first thread that has spare time and not many more connections than the others; if there is none, the
 /// thread with the fewest connections.
-pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
-    let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
+pub(super) fn first_available_worker(workers: &[WorkerThread]) -> usize {
+    let least = workers.iter().map(|worker| worker.load.open_connections()).min().unwrap_or_default();
     let has_time = |worker: &WorkerThread| {
-        worker.load.busy() < MAX_EASY_SHARE && worker.load.open() < least + MAX_CONNECTION_GAP
+        worker.load.busy() < MAX_EASY_SHARE && worker.load.open_connections() < least + MAX_CONNECTION_GAP
     };
-    workers.iter().position(has_time).unwrap_or_else(|| least_connections(workers))
+    workers.iter().position(has_time).unwrap_or_else(|| least_connected_worker(workers))
 }
 
 /// Measures the load of the current thread at each tick while the thread has connections; never ends.
@@ -110,7 +114,7 @@ pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
     let look = || (Instant::now(), metrics.worker_total_busy_duration(0));
     let mut before = look();
     loop {
-        if load.open() == 0 {
+        if load.open_connections() == 0 {
             load.record_tick(0, 0);
             load.first_connection.notified().await;
             before = look();

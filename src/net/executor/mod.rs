@@ -53,7 +53,7 @@ impl WorkerThreads {
     /// Returns the number of open connections.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.workers.iter().map(|worker| worker.load.open()).sum()
+        self.workers.iter().map(|worker| worker.load.open_connections()).sum()
     }
 
     /// Runs a connection on the thread with the fewest connections.
@@ -63,7 +63,7 @@ impl WorkerThreads {
     {
         migration::spawn_connection(
             &self.workers,
-            load::least_connections(&self.workers),
+            load::least_connected_worker(&self.workers),
             Box::pin(connection),
         );
     }
@@ -75,7 +75,7 @@ impl WorkerThreads {
     {
         migration::spawn_connection(
             &self.workers,
-            load::first_available(&self.workers),
+            load::first_available_worker(&self.workers),
             Box::pin(connection),
         );
     }
@@ -261,8 +261,8 @@ mod tests {
             }),
         );
         assert!(receiver.recv().unwrap());
-        until(|| threads.workers[0].load.open() == 2);
-        assert_eq!(threads.workers[1].load.open(), 1);
+        until(|| threads.workers[0].load.open_connections() == 2);
+        assert_eq!(threads.workers[1].load.open_connections(), 1);
         stay.add_permits(3);
         until(|| threads.open_connections() == 0);
     }
@@ -319,7 +319,7 @@ mod tests {
             }),
         );
         client.write_all(b"1").unwrap();
-        until(|| threads.workers[1].load.open() == 1);
+        until(|| threads.workers[1].load.open_connections() == 1);
         // A task that still waited on a socket of the first thread would never be woken.
         threads._ends.remove(0);
         assert!(gone.recv().is_err());

@@ -1,7 +1,8 @@
 //! Check of text completions: each prompt shares its context window with its own answers.
 
 use super::{
-    TokenCountContext, context_exceeded, is_count_quick, longest_text, longest_token_count, requested_output,
+    TokenCountContext, context_exceeded, is_count_quick, longest_text, longest_token_count,
+    requested_output_tokens,
 };
 use crate::upstream::config_snapshot::ModelState;
 use penstock_core::{ApiError, InferenceRequest};
@@ -24,7 +25,7 @@ pub(super) async fn check_prompts(
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
-    let wanted = offers().filter_map(|offer| requested_output(ask, offer)).max().unwrap_or(1);
+    let wanted = offers().filter_map(|offer| requested_output_tokens(ask, offer)).max().unwrap_or(1);
     let fits = narrow.saturating_sub(wanted);
     if max_prompt_tokens(longest_text(&ask.task), 0, 0) <= fits {
         return Ok(None);

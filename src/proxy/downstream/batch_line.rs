@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
-    recall_token: CancellationToken,
+    permit_recall_token: CancellationToken,
     /// Principal of the batch's key; `None` for a choice.
     principal: Option<Arc<Principal>>,
     /// Identity of the answer, for a background response.
@@ -66,7 +66,7 @@ pub struct LineReport {
 impl LineDownstream {
     /// Creates a batch line or a background response that uses this key; `cancel` cancels it.
     #[must_use]
-    pub fn of_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineClass) -> Arc<Self> {
+    pub fn for_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineClass) -> Arc<Self> {
         let identity = match class {
             LineClass::Batch => None,
             LineClass::Background(identity) => Some(identity),
@@ -116,17 +116,17 @@ impl LineDownstream {
 
     /// Returns true if a client's request needs the permit of the line.
     #[must_use]
-    pub fn was_recalled(&self) -> bool {
-        self.recall_token.is_cancelled()
+    pub fn was_permit_recalled(&self) -> bool {
+        self.permit_recall_token.is_cancelled()
     }
 
     /// Returns the signal that asks the line to give up its permit to an interactive request.
     #[must_use]
-    pub fn recall_token(&self) -> Option<CancellationToken> {
+    pub fn permit_recall_token(&self) -> Option<CancellationToken> {
         match &self.choice {
             Some(choice) => choice.back.clone(),
             None if self.identity.is_some() => None,
-            None => Some(self.recall_token.clone()),
+            None => Some(self.permit_recall_token.clone()),
         }
     }
 
@@ -135,7 +135,7 @@ impl LineDownstream {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {}
-            () = self.recall_token.cancelled() => {}
+            () = self.permit_recall_token.cancelled() => {}
         }
     }
 

@@ -35,7 +35,7 @@ impl Request {
         let connection = Http1ConnectionState::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
-        connection.admit();
+        connection.set_admitted();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
         assert!(session.read_request().await.unwrap());
@@ -174,7 +174,7 @@ async fn a_response_with_a_length_is_its_head_and_its_bytes() {
     let long = vec![b'x'; 100_000];
     for pieces in [&[&b"{}"[..]][..], &[b"{", b"", b"}"], &[&long[..]], &[b"1", &long, b"2"]] {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let of = head(200).with_length("application/json", length as u64);
+        let of = head(200).with_body_headers("application/json", length as u64);
         let answered = Request::of("POST / HTTP/1.1", "").await.answer(of, pieces).await;
         let text = answered.head;
         assert!(answered.sound && answered.reused);
@@ -189,7 +189,7 @@ async fn a_response_with_a_length_is_its_head_and_its_bytes() {
 #[tokio::test]
 async fn a_response_of_another_length_than_announced_ends_the_connection() {
     for pieces in [&[&b"a"[..]][..], &[b"a", b""]] {
-        let of = head(200).with_length("text/plain", 2);
+        let of = head(200).with_body_headers("text/plain", 2);
         let answered = Request::of("GET / HTTP/1.1", "").await.answer(of, pieces).await;
         assert!(!answered.reused, "{pieces:?}");
         assert!(answered.body.len() <= 2);
@@ -227,18 +227,18 @@ async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
 
 #[tokio::test]
 async fn a_head_without_a_body_has_none() {
-    let of = head(200).with_length("text/plain", 5);
+    let of = head(200).with_body_headers("text/plain", 5);
     let answered = Request::of("HEAD / HTTP/1.1", "").await.answer(of, &[b""]).await;
     assert!(answered.sound && answered.reused && answered.body.is_empty());
     assert!(answered.head.contains("content-length: 5\r\n"));
-    let none = head(204).with_length("x/y", 0);
+    let none = head(204).with_body_headers("x/y", 0);
     let answered = Request::of("OPTIONS / HTTP/1.1", "").await.answer(none, &[b""]).await;
     assert!(answered.reused && answered.body.is_empty() && !answered.head.contains("content-length"));
 }
 
 #[tokio::test]
 async fn bytes_after_a_request_are_not_read_as_its_body() {
-    let whole = || head(200).with_length("text/plain", 1);
+    let whole = || head(200).with_body_headers("text/plain", 1);
     let next = b"GET / HTTP/1.1\r\n";
     let plain = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
     let long = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
@@ -286,7 +286,7 @@ async fn bytes_of_the_next_request_are_retained_at_every_split() {
 async fn a_stopping_process_announces_the_close_in_each_response() {
     let request = Request::of("GET / HTTP/1.1", "").await;
     request.stop.send(true).unwrap();
-    let answered = request.answer(head(200).with_length("text/plain", 1), &[b"x"]).await;
+    let answered = request.answer(head(200).with_body_headers("text/plain", 1), &[b"x"]).await;
     assert!(answered.head.contains("connection: close") && !answered.reused, "{}", answered.head);
 }
 

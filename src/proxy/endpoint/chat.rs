@@ -47,8 +47,8 @@ impl Endpoint for ChatCompletions {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
-            let body = x.json_body().await?;
-            failover::run(x, RequestBody::Json(body, parse_chat)).await
+            let body = x.read_json_body().await?;
+            failover::run(x, RequestBody::Json(body, parse_chat_request)).await
         })
     }
 }
@@ -57,6 +57,6 @@ impl Endpoint for ChatCompletions {
 ///
 /// # Errors
 /// Returns the refusal of the body, with the field's path.
-pub fn parse_chat(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
+pub fn parse_chat_request(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     penstock_request_validation::validate_chat_request(body, &live.admission)
 }

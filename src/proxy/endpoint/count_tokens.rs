@@ -45,7 +45,7 @@ impl Endpoint for CountTokens {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let body = x.json_body().await?;
+            let body = x.read_json_body().await?;
             let ask = penstock_request_validation::validate_count_tokens_request(
                 body,
                 &x.config.admission,
@@ -53,7 +53,7 @@ impl Endpoint for CountTokens {
             )?;
             let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
             let body = format!("{{\"input_tokens\":{}}}", count.tokens);
-            Ok(write_count(x, &count, body).await)
+            Ok(send_token_count(x, &count, body).await)
         })
     }
 }
@@ -81,7 +81,7 @@ pub(super) async fn count_prompt(
 }
 
 /// Writes a count with its method in the head.
-pub(super) async fn write_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
+pub(super) async fn send_token_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
     let head = x.new_response_head(200).with("x-token-count-method", count.method.name());
     write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await)

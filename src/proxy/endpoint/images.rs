@@ -50,7 +50,7 @@ impl Endpoint for GenerateImages {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
-            let body = x.json_body().await?;
+            let body = x.read_json_body().await?;
             failover::run(x, RequestBody::Json(body, parse)).await
         })
     }
@@ -147,17 +147,17 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     if let Some(loaded) = app.image_cache.get(name, now) {
         return Ok(loaded);
     }
-    let size = app.image_cache.shared_size(name).await.map_err(|error| disk_error(&error))?;
+    let size = app.image_cache.shared_image_size(name).await.map_err(|error| disk_error(&error))?;
     x.reserve_memory(usize::try_from(size.ok_or_else(not_found)?).unwrap_or(usize::MAX))?;
-    let read = app.image_cache.read_shared(name, app.clock.unix_seconds()).await;
+    let read = app.image_cache.read_shared_image(name, app.clock.unix_seconds()).await;
     let found = read.map_err(|error| disk_error(&error))?.ok_or_else(not_found)?;
-    let mut spool = app.spools.open();
+    let mut spool = app.spools.new_spool();
     spool.push(&found.image).await.map_err(|error| disk_error(&error))?;
-    let image = spool.seal().await.map_err(|error| disk_error(&error))?;
+    let image = spool.finish().await.map_err(|error| disk_error(&error))?;
     let kind = image::content_type(&found.image);
     let loaded =
         CachedImage { image, content_type: kind, expires_at: now + found.remaining, account: "".into() };
-    app.image_cache.cache_loaded(name, loaded.clone(), now, x.config.settings.images.keep);
+    app.image_cache.insert_loaded_image(name, loaded.clone(), now, x.config.settings.images.keep);
     Ok(loaded)
 }
 

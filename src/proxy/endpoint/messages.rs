@@ -46,7 +46,7 @@ impl Endpoint for CreateMessage {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
-            let body = x.json_body().await?;
+            let body = x.read_json_body().await?;
             let parse = |body, live: &ConfigSnapshot| {
                 penstock_request_validation::validate_messages_request(
                     body,

@@ -89,7 +89,7 @@ impl Endpoint for MeteredEndpoint {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
-            let body = x.json_body().await?;
+            let body = x.read_json_body().await?;
             failover::run(x, RequestBody::Json(body, self.parse)).await
         })
     }

@@ -21,7 +21,7 @@ mod unknown;
 mod url_decoding;
 mod usage;
 
-pub use chat::{ChatCompletions, parse_chat};
+pub use chat::{ChatCompletions, parse_chat_request};
 pub use files::{content_disposition, log_file_failure};
 pub use url_decoding::{decode_segment, query_parameters};
 
@@ -121,9 +121,9 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &usage::GetUsage,
     &credits::GetCredits,
     &service::RootEndpoint,
-    &service::HealthStatus("/health"),
-    &service::HealthStatus("/healthz"),
-    &service::OpenApiDocument,
+    &service::GetHealth("/health"),
+    &service::GetHealth("/healthz"),
+    &service::GetOpenApiDocument,
 ];
 
 /// Headers of a request by which a client of the messages dialect is recognised.
@@ -139,7 +139,7 @@ pub enum DialectHeaders {
 
 impl DialectHeaders {
     /// Returns the headers of a request; `has_header` returns true if the request has the header of a name.
-    pub fn of_request(has_header: impl Fn(&str) -> bool) -> Self {
+    pub fn from_request(has_header: impl Fn(&str) -> bool) -> Self {
         match () {
             () if has_header("anthropic-version") || has_header("anthropic-beta") => Self::Messages,
             () if has_header("x-api-key") => Self::ApiKey,
@@ -154,7 +154,7 @@ impl DialectHeaders {
 #[must_use]
 pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
     let path = normalize_path(path);
-    let own = Dialect::of_path(path);
+    let own = Dialect::from_path(path);
     if headers != DialectHeaders::Messages
         && let Some(own) = own
     {
@@ -164,7 +164,7 @@ pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
     if headers == DialectHeaders::Messages && (!is_known || path.starts_with("/v1/models")) {
         return Dialect::Messages;
     }
-    let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::of_path);
+    let meant = || unknown::suggested_path(path).filter(|_| !is_known).and_then(Dialect::from_path);
     own.or_else(meant).unwrap_or(match headers {
         DialectHeaders::ApiKey if !is_known => Dialect::Messages,
         _ => Dialect::Chat,
@@ -178,14 +178,14 @@ pub fn error_dialect(path: &str, headers: DialectHeaders) -> Dialect {
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint, &'p str), ApiError> {
     let path = normalize_path(path);
     let endpoints = || ENDPOINTS.iter().copied();
-    match route_table::find(endpoints(), method, path) {
+    match route_table::find_route(endpoints(), method, path) {
         Ok(found) => Ok(found),
-        Err(RouteError::UnknownPath) => Err(unknown::not_found(path)),
+        Err(RouteError::UnknownPath) => Err(unknown::unknown_path_error(path)),
         Err(RouteError::MethodNotAllowed(allowed)) if *method == Method::HEAD => {
-            route_table::find(endpoints(), &Method::GET, path)
+            route_table::find_route(endpoints(), &Method::GET, path)
                 .map_err(|_| route_table::method_not_allowed(method, &allowed))
         }
-        Err(RouteError::MethodNotAllowed(allowed)) => Err(unknown::unknown_action(path)
+        Err(RouteError::MethodNotAllowed(allowed)) => Err(unknown::unknown_action_error(path)
             .unwrap_or_else(|| route_table::method_not_allowed(method, &allowed))),
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(error_dialect("/v1//chat/completions", DialectHeaders::Absent), Dialect::Chat);
         assert_eq!(error_dialect("/anything", DialectHeaders::ApiKey), Dialect::Messages);
         assert_eq!(error_dialect("/v1/models", DialectHeaders::ApiKey), Dialect::Chat);
-        let of = |sent: &[&str]| DialectHeaders::of_request(|name| sent.contains(&name));
+        let of = |sent: &[&str]| DialectHeaders::from_request(|name| sent.contains(&name));
         assert_eq!(of(&["anthropic-beta", "x-api-key"]), DialectHeaders::Messages);
         assert_eq!(of(&["anthropic-version"]), DialectHeaders::Messages);
         assert_eq!(of(&["x-api-key"]), DialectHeaders::ApiKey);

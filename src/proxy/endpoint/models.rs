@@ -5,10 +5,10 @@ use super::{Endpoint, EndpointFuture, decode_segment, unknown};
 use crate::auth::key_cache::Principal;
 use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::exchange::Exchange;
-use crate::proxy::filters::unknown_model;
+use crate::proxy::filters::unknown_model_error;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
+use penstock_catalog::{CatalogModel, CatalogQuery, LastHourFigures};
 use penstock_core::ErrorCode;
 
 /// Returns true if a key may use a model, so that the model is in its list. A key without any inference scope gets all
@@ -70,9 +70,9 @@ impl Endpoint for ListModels {
             let now = x.app.clock.steady_now();
             let live = x.config.clone();
             let figures = |id: &str| {
-                live.model(id).map_or_else(LiveFigures::default, |model| {
+                live.model(id).map_or_else(LastHourFigures::default, |model| {
                     let rates = model.hourly_stats.lock().rates(now);
-                    LiveFigures {
+                    LastHourFigures {
                         throughput: rates.throughput,
                         latency: rates.latency,
                         popularity: rates.popularity,
@@ -80,7 +80,7 @@ impl Endpoint for ListModels {
                 })
             };
             let principal = x.principal.clone();
-            let page = live.catalog.page(&query, &|model| may_list(&principal, model), &figures)?;
+            let page = live.catalog.serialize_page(&query, &|model| may_list(&principal, model), &figures)?;
             Ok(x.send_json(200, page).await)
         })
     }
@@ -116,11 +116,11 @@ impl Endpoint for GetModel {
         Box::pin(async move {
             let asked = decode_segment(tail);
             let (name, _) = penstock_routing::split_flavor(&asked);
-            let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
+            let detail = penstock_catalog::parse_item_detail(x.caller.query().unwrap_or_default())?;
             let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
             let card = found.ok_or_else(|| match unknown::is_repeated_path(name) {
-                true => unknown::not_found(&format!("/v1/{name}")),
-                false => unknown_model(&x.config, name),
+                true => unknown::unknown_path_error(&format!("/v1/{name}")),
+                false => unknown_model_error(&x.config, name),
             })?;
             let item = penstock_catalog::serialize_item(card, name, detail);
             Ok(x.send_json(200, item).await)

@@ -52,8 +52,8 @@ impl Endpoint for RootEndpoint {
                 "description": "A gateway to open-weight models at providers in the European Union. Requests need an API key, \
                     as Authorization: Bearer or x-api-key.",
                 "base_path": "/v1",
-                "openapi": openapi::PATH,
-                "documentation": documentation.unwrap_or(openapi::PATH),
+                "openapi": openapi::OPENAPI_PATH,
+                "documentation": documentation.unwrap_or(openapi::OPENAPI_PATH),
                 "health": "/health",
             });
             Ok(x.send_json(200, page.to_string().into_bytes()).await)
@@ -62,9 +62,9 @@ impl Endpoint for RootEndpoint {
 }
 
 /// Endpoint of the health status, without details, at one of its paths.
-pub struct HealthStatus(pub &'static str);
+pub struct GetHealth(pub &'static str);
 
-impl Endpoint for HealthStatus {
+impl Endpoint for GetHealth {
     fn name(&self) -> &'static str {
         HEALTH_ENDPOINT
     }
@@ -109,9 +109,9 @@ impl Endpoint for HealthStatus {
 }
 
 /// Endpoint of the OpenAPI document.
-pub struct OpenApiDocument;
+pub struct GetOpenApiDocument;
 
-impl Endpoint for OpenApiDocument {
+impl Endpoint for GetOpenApiDocument {
     fn name(&self) -> &'static str {
         "openapi"
     }
@@ -121,7 +121,7 @@ impl Endpoint for OpenApiDocument {
     }
 
     fn path(&self) -> &'static str {
-        openapi::PATH
+        openapi::OPENAPI_PATH
     }
 
     fn scope(&self) -> KeyScope {
@@ -139,7 +139,7 @@ impl Endpoint for OpenApiDocument {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             x.record.status = 200;
-            let document = Bytes::from_static(openapi::text().as_bytes());
+            let document = Bytes::from_static(openapi::document_text().as_bytes());
             x.reserve_memory(document.len())?;
             let head = x.new_response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
             Ok(write_outcome(head.send_json(&mut x.caller, vec![document]).await))

@@ -81,7 +81,7 @@ const ACTIONS_NOT_OFFERED: &[(&str, &str)] = &[(
 
 /// Returns the 404 of a path that has an endpoint for other methods only, if it is an action of another service, or
 /// names something below an object whose ids have no slashes.
-pub(super) fn unknown_action(path: &str) -> Option<ApiError> {
+pub(super) fn unknown_action_error(path: &str) -> Option<ApiError> {
     if let Some((_, sentence)) = ACTIONS_NOT_OFFERED.iter().find(|(action, _)| *action == path) {
         return Some(ApiError::with_message(ErrorCode::NotFound, *sentence));
     }
@@ -96,11 +96,11 @@ pub(super) fn unknown_action(path: &str) -> Option<ApiError> {
         .iter()
         .map(|endpoint| endpoint.path())
         .any(|pattern| !pattern.ends_with("/*") && route_table::match_pattern(pattern, path).is_some());
-    (is_deeper && !is_action).then(|| not_found(path))
+    (is_deeper && !is_action).then(|| unknown_path_error(path))
 }
 
 /// Returns the 404 of an unknown path.
-pub(super) fn not_found(path: &str) -> ApiError {
+pub(super) fn unknown_path_error(path: &str) -> ApiError {
     let decoded = decode_segment(path);
     let is_encoded = *decoded != *path;
     let path = &*decoded;
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     fn suggestion(path: &str) -> (Option<String>, String) {
-        let refusal = not_found(path);
+        let refusal = unknown_path_error(path);
         assert_eq!(refusal.code, ErrorCode::NotFound);
         let right = refusal.details.get("path").map(|path| path.as_str().unwrap().to_owned());
         (right, refusal.message.into_owned())

@@ -29,7 +29,7 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Returns a refusal if the content type is wrong, or if the body is too large, too slow or truncated.
-    pub async fn json_body(&mut self) -> Result<Bytes, ApiError> {
+    pub async fn read_json_body(&mut self) -> Result<Bytes, ApiError> {
         self.require_json()?;
         let limits = &self.config.settings.limits;
         let (cap, within, idle) = (limits.json_body, limits.body, limits.body_idle);

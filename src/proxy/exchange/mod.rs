@@ -130,7 +130,7 @@ impl Exchange<'_> {
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let headers = DialectHeaders::of_request(|name| caller.custom_field(name).is_some());
+        let headers = DialectHeaders::from_request(|name| caller.custom_field(name).is_some());
         let dialect = endpoint::error_dialect(caller.path(), headers);
         let state = &mut *self.state;
         state.origin = CrossOrigin::from_request(
@@ -183,11 +183,13 @@ impl Exchange<'_> {
     }
 
     /// Decides the use of the connection after the response.
-    pub(crate) fn connection_action(&mut self, ended: WriteOutcome) -> ConnectionReuse {
+    pub(crate) fn connection_reuse(&mut self, ended: WriteOutcome) -> ConnectionReuse {
         match ended {
-            WriteOutcome::Disconnected => ConnectionReuse::Cut,
+            WriteOutcome::Disconnected => ConnectionReuse::Abort,
             WriteOutcome::Complete if self.keep_alive && self.caller.is_body_done() => ConnectionReuse::Reuse,
-            WriteOutcome::Complete if self.record.status == REQUEST_TIMEOUT_STATUS => ConnectionReuse::Late,
+            WriteOutcome::Complete if self.record.status == REQUEST_TIMEOUT_STATUS => {
+                ConnectionReuse::EndAfterTimeout
+            }
             WriteOutcome::Complete => ConnectionReuse::End,
         }
     }
@@ -304,7 +306,7 @@ impl Exchange<'_> {
             return url.to_string();
         }
         let host = self.caller.authority().filter(|host| match listen.hosts.classify(host) {
-            HostKind::Loopback | HostKind::Known => true,
+            HostKind::Loopback | HostKind::Configured => true,
             HostKind::Address(address) => is_local_address(address),
             HostKind::Missing | HostKind::Unknown => false,
         });

@@ -50,7 +50,7 @@ impl FailoverRun<'_, '_> {
         let batch = self.candidates.batch;
         let whose = &self.exchange.principal.account.id;
         let waiting = if batch {
-            Some(offer.acquire_or_queue(whose, self.exchange.caller.recall_token()))
+            Some(offer.acquire_or_queue(whose, self.exchange.caller.permit_recall_token()))
         } else {
             None
         };

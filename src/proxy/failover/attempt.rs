@@ -83,7 +83,7 @@ pub fn translation_target<'t>(
         preset: run.candidates.preset_parameters(offer),
         max_tokens: run.max_tokens(offer),
         adjustment: run.request_adjustment(offer),
-        answer_model: run.candidates.answer_model(offer),
+        answer_model: run.candidates.response_model_name(offer),
         id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
         created: announced.map_or(created, |identity| identity.created),
     }
@@ -173,10 +173,10 @@ async fn send(
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
     let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
     let head = wire_format.request_head(offer).ok_or_else(|| reset(0))?;
-    let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
+    let shortened = (without.headers().next().is_some()).then(|| head.without_headers(without.headers()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(SendError::NotSent) => return Err(reset(upstream.stale_retries(TransportError::NotSent))),
+        Err(SendError::NotSent) => return Err(reset(upstream.max_stale_retries(TransportError::NotSent))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
             return Err((UpstreamError::caller_error(crate::storage::files::disk_error(&error)), 0));
@@ -187,7 +187,7 @@ async fn send(
         Ok(status) if !written && is_answer_status(status) => Err(reset(0)),
         Ok(status) => Ok((upstream, status)),
         Err(TransportError::Malformed) => Err((UpstreamError::new(UpstreamErrorKind::Malformed), 0)),
-        Err(broken) => Err(reset(upstream.stale_retries(broken))),
+        Err(broken) => Err(reset(upstream.max_stale_retries(broken))),
     }
 }
 
@@ -216,7 +216,7 @@ async fn read_error(
         };
         match read {
             WaitOutcome::Ready(Ok(Some(piece))) if body.len() + piece.len() <= MAX_ERROR_BODY => {
-                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.push(piece)) else {
+                let Some(Ok(piece)) = decoder.as_mut().map(|decoder| decoder.decode_next(piece)) else {
                     break false;
                 };
                 body.extend_from_slice(&piece);
@@ -273,7 +273,7 @@ pub fn classify_in_band_error(
     let window = offer.offer.context_length;
     let original = run.progress.has_content().then(|| fault.clone());
     // The request is built again, because it is not stored while the response is read.
-    let calls = run.calls(offer, ExtraMembers::NONE).unwrap_or_default();
+    let calls = run.upstream_requests(offer, ExtraMembers::NONE).unwrap_or_default();
     let sent = match calls.as_slice() {
         [call] => sent_body(call),
         _ => Cow::Borrowed(&run.request.body[..]),
@@ -353,7 +353,7 @@ pub async fn read_body(
     };
     match read {
         WaitOutcome::Ready(Ok(Some(piece))) => {
-            answering.decoder.push(piece).map(Some).map_err(|_| malformed())
+            answering.decoder.decode_next(piece).map(Some).map_err(|_| malformed())
         }
         WaitOutcome::Ready(Ok(None)) => Ok(None),
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),

@@ -69,11 +69,11 @@ async fn deliver(
     answers: Vec<UpstreamAnswer>,
 ) -> Result<WriteOutcome, AttemptError> {
     let mut response = BufferedDelivery { run, offer, wire_format, asked, number };
-    let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
+    let body = ResponseBodyFilters::filter_buffered(&mut response, answers).await?;
     run.exchange.record.status = 200;
     let mut head = settle::inference_head(run, offer, number);
     if !body.head_members.is_empty() {
-        head = settle::add_header_objects(head, &body.head_members);
+        head = settle::add_settlement_headers(head, &body.head_members);
     }
     settle::wait_for_ledger(run).await;
     if let Some(input) = store_response::stored_input(run) {
@@ -135,7 +135,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
             whole.work = Some(settle::image_work(images::count_images(&whole), draw, run.request, offer));
             let pictures = std::mem::take(&mut whole.images);
-            whole.body = images::build_response(run, offer, draw, pictures, created).await?;
+            whole.body = images::build_image_response(run, offer, draw, pictures, created).await?;
         }
         Ok(whole)
     }

@@ -4,7 +4,7 @@ use super::attempt::{self, AttemptError};
 use super::separate_choices::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::failure_log;
-use crate::upstream::offer::{OfferState, too_few_choices};
+use crate::upstream::offer::{OfferState, too_few_choices_error};
 use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
@@ -98,7 +98,9 @@ impl FailoverRun<'_, '_> {
     /// Excludes the offers whose context window is at most `too_small`.
     fn exclude_windows_up_to(&self, too_small: u64, course: &mut RetryPlanner) {
         let offers = &self.exchange.config.offers;
-        course.exclude(|index| offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small));
+        course.exclude_offers(|index| {
+            offers.get(index).is_none_or(|offer| offer.offer.context_length <= too_small)
+        });
     }
 
     /// Continues with another offer after a refusal that does not count against this one. The refusal is sent if no other
@@ -119,7 +121,7 @@ impl FailoverRun<'_, '_> {
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
     /// another offer may return all of them. The choices that were delivered are charged.
     fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
-        let refusal = too_few_choices(self.request);
+        let refusal = too_few_choices_error(self.request);
         // An offer that answers only one of several prompts may give several answers to one prompt.
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.mark_single_choice(offer);
@@ -164,7 +166,7 @@ impl FailoverRun<'_, '_> {
         let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
         offer.record_outcome(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connection_error() {
-            let others = self.exchange.config.offers_of(offer.offer.provider.index);
+            let others = self.exchange.config.offers_of_provider(offer.offer.provider.index);
             others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.record_unreachable(now));
         }
     }
@@ -179,7 +181,7 @@ impl FailoverRun<'_, '_> {
         self.had_unavailable = true;
         // Output used energy even if the attempt failed after it.
         let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
-        if had_output || (fault.api_error.is_none() && settle::processed_prompt(fault.kind)) {
+        if had_output || (fault.api_error.is_none() && settle::has_processed_prompt(fault.kind)) {
             self.record_failed_energy(offer);
         }
         if let Some(refusal) = &fault.api_error {

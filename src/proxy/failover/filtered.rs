@@ -27,7 +27,7 @@ pub fn check_filters(
         return Ok(());
     }
     let facts: Vec<OfferProperties<'_>> =
-        counting.offers(model).map(|offer| counting.filter_facts(offer, ask)).collect();
+        counting.offers(model).map(|offer| counting.offer_properties(offer, ask)).collect();
     Err(unmet_filters_error(filters, &facts))
 }
 

@@ -34,7 +34,7 @@ pub fn count_images(whole: &BufferedResponse) -> u32 {
 }
 
 /// Builds the response body, without the objects of the settlement, which are added later.
-pub async fn build_response(
+pub async fn build_image_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     draw: &ImageTask,
@@ -68,7 +68,7 @@ pub async fn build_response(
         };
         delivered.push((image, picture.revised_prompt));
     }
-    Ok(image::write_answer(created, delivered))
+    Ok(image::write_image_response(created, delivered))
 }
 
 fn malformed() -> AttemptError {
@@ -98,7 +98,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     })?;
     app.metrics.record_evicted_images(added.evicted.len());
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
-    if let Err(error) = app.image_cache.share(&added, image, expiry).await {
+    if let Err(error) = app.image_cache.share_image(&added, image, expiry).await {
         // The image remains available at this gateway, so the request does not fail.
         tracing::warn!(name: "image_not_shared", id = run.exchange.id.as_str(), why = %error.kind());
     }

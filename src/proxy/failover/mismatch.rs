@@ -29,7 +29,7 @@ impl FailoverRun<'_, '_> {
     /// cap fits.
     pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.max_tokens(offer, self.request);
-        let asked = fits.or_else(|| context_window::requested_output(self.request, offer))?;
+        let asked = fits.or_else(|| context_window::requested_output_tokens(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
@@ -77,7 +77,7 @@ impl FailoverRun<'_, '_> {
         while let Some(refused) = refused_members(&done)
             && let Some(omitted) = self.removable_members(offer, refused, &omissions)
         {
-            omissions.record(refused, omitted);
+            omissions.record_omission(refused, omitted);
             self.omitted_members = self.omitted_members.union(omitted);
             let result = Box::pin(self.send_request(offer, number)).await;
             first.get_or_insert(std::mem::replace(&mut done, result));
@@ -85,10 +85,12 @@ impl FailoverRun<'_, '_> {
         if let Some(first) = first {
             match refused_members(&done) {
                 // The provider refuses a member that was already left out, so the refusal has another cause.
-                Some(refused) if !refused.possible().intersection(self.omitted_members).is_empty() => {
+                Some(refused)
+                    if !refused.possible_members().intersection(self.omitted_members).is_empty() =>
+                {
                     done = Err(first.err().unwrap_or(AttemptError::Disconnected));
                 }
-                None if done.is_ok() => self.remember_refused(offer, omissions.proven()),
+                None if done.is_ok() => self.remember_refused(offer, omissions.proven_refusals()),
                 _ => {}
             }
             self.omitted_members = ExtraMembers::NONE;
@@ -111,14 +113,14 @@ impl FailoverRun<'_, '_> {
         omissions: &MemberOmissions,
     ) -> Option<ExtraMembers> {
         let known = self.request_adjustment(offer).omitted;
-        let fresh = refused.possible().newly_omitted(known);
+        let fresh = refused.possible_members().newly_omitted(known);
         if fresh.is_empty() {
             return None;
         }
-        let before = self.calls(offer, ExtraMembers::NONE);
-        let changes = |without: ExtraMembers| self.calls(offer, without) != before;
+        let before = self.upstream_requests(offer, ExtraMembers::NONE);
+        let changes = |without: ExtraMembers| self.upstream_requests(offer, without) != before;
         let RefusedMembers::Named(named) = refused else {
-            return omissions.guess(fresh, changes);
+            return omissions.guess_refused_members(fresh, changes);
         };
         let leaves = |extra: &ExtraMember| {
             let continues = self.progress.has_content()
@@ -130,7 +132,7 @@ impl FailoverRun<'_, '_> {
             .filter(leaves)
             .fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
         if !removable.is_empty() {
-            return Some(removable.narrowest());
+            return Some(removable.without_containing_members());
         }
         // In some dialects, the reasoning that the request repeats has no name that could be replaced.
         let is_replayed = named.contains(ExtraMember::ReasoningName)
@@ -162,7 +164,7 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Returns the upstream requests to the offer without these members, in addition to those omitted before.
-    pub(super) fn calls(
+    pub(super) fn upstream_requests(
         &self,
         offer: &OfferState,
         without: ExtraMembers,
@@ -250,6 +252,6 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
 fn may_be_for_choices(fault: &UpstreamError) -> bool {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
     fault.kind == UpstreamErrorKind::Caller
-        && (fault.refused_members.possible().contains(ExtraMember::MultipleChoices)
+        && (fault.refused_members.possible_members().contains(ExtraMember::MultipleChoices)
             || fault.api_error.as_deref().is_some_and(nameless))
 }

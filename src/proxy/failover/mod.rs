@@ -27,7 +27,7 @@ mod streaming;
 pub mod wait;
 
 pub use filtered::check_filters;
-pub use select::{CandidateSet, expected_output, fit_of, missing_ability};
+pub use select::{CandidateSet, estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
 pub use settle::{FLAVOR_HEADER, image_work};
 pub(crate) use {attempt::AttemptError, separate_choices::ChoiceUsage};
 
@@ -237,7 +237,7 @@ impl FailoverRun<'_, '_> {
             Err(next) => return Ok(next),
         };
         let rescue = self.progress.has_content();
-        let stop = match self.attempt(&offer, course.attempts_started()).await {
+        let stop = match self.attempt(&offer, course.started_attempt_count()).await {
             Ok(ended) => return Err(ended),
             Err(stop) => stop,
         };
@@ -361,7 +361,7 @@ impl FailoverRun<'_, '_> {
         course: &RetryPlanner,
         retry_after: u32,
     ) -> Result<WriteOutcome, ApiError> {
-        settle::end_failed(self);
+        settle::end_failed_request(self);
         self.had_unavailable |= course.has_alternatives();
         self.all_full = course.was_permit_limited();
         let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
@@ -385,7 +385,7 @@ impl FailoverRun<'_, '_> {
     /// again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
-            .continuation()
+            .continuation_method()
             .is_none()
         {
             return (RescueMode::StartOver, None);

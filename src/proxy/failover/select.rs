@@ -15,7 +15,8 @@ use penstock_core::{
 };
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
-    BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
+    BALANCED, BATCH, Flavor, MAX_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey, split_flavor,
+    stable_hash,
 };
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub struct CandidateSet {
 
 /// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
 /// compared by their prices and not by the lengths of their recent responses.
-pub fn expected_output(
+pub fn expected_output_tokens(
     live: &ConfigSnapshot,
     model: &ModelState,
     ask: &InferenceRequest,
@@ -73,7 +74,7 @@ pub fn expected_output(
         WorkUnit::Images | WorkUnit::AudioSeconds => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
-    let typical = offers.filter_map(|offer| offer.latency_stats.lock().typical_output(now)).max();
+    let typical = offers.filter_map(|offer| offer.latency_stats.lock().typical_output_tokens(now)).max();
     let typical = typical.unwrap_or(DEFAULT_OUTPUT);
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
@@ -87,28 +88,32 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
         | InferenceTask::GenerateImages(_)
-        | InferenceTask::Passthrough(_) => prompt <= MAX_PROMPT,
+        | InferenceTask::Passthrough(_) => prompt <= MAX_PROMPT_TOKENS,
     }
 }
 
 /// Returns the refusal of an offer that cannot serve the request; `constrained` is true if the request has a constraint
 /// that not every engine knows.
 #[must_use]
-pub fn missing_ability(
+pub fn unsupported_by_offer_error(
     offer: &OfferState,
     ask: &InferenceRequest,
     constrained: bool,
     moment: SelectionTime,
 ) -> Option<ApiError> {
-    let unsupported = || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
-    let too_many = || offer.too_many_choices(ask, || moment.steady);
-    let missing = offer.missing_capability(ask).or_else(unsupported).or_else(too_many);
-    missing.map(|refusal| ask.with_client_param(refusal))
+    let unsupported = || constrained.then(|| WireFormat::unsupported_constraint_error(offer, ask)).flatten();
+    let too_many = || offer.too_many_choices_error(ask, || moment.steady);
+    let missing = offer.missing_capability_error(ask).or_else(unsupported).or_else(too_many);
+    missing.map(|refusal| ask.mark_client_param(refusal))
 }
 
 /// Returns the fit of the request into the window of an offer; without a token count, the request fits.
 #[must_use]
-pub fn fit_of(count: Option<TokenCount>, offer: &OfferState, ask: &InferenceRequest) -> WindowFit {
+pub fn estimated_window_fit(
+    count: Option<TokenCount>,
+    offer: &OfferState,
+    ask: &InferenceRequest,
+) -> WindowFit {
     count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask))
 }
 
@@ -150,7 +155,7 @@ impl CandidateSet {
     }
 
     /// Adds the token count of the prompt for a model of the catalogue.
-    pub fn add_count(&mut self, model: &str, count: TokenCount) {
+    pub fn add_token_count(&mut self, model: &str, count: TokenCount) {
         self.counts.push((model.into(), count));
     }
 
@@ -171,7 +176,7 @@ impl CandidateSet {
         // At least one token is assumed, because otherwise all offers would have the same price for a very small
         // request.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
-        let output = expected_output(live, model, ask, now);
+        let output = expected_output_tokens(live, model, ask, now);
         let able = self.capable_offers(live, model, ask, moment)?;
         // If there are no token counts and no filters, no offer is preferred.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
@@ -179,14 +184,16 @@ impl CandidateSet {
         // Without this, a short prompt that is repeated would always use the offer of its first answer, and the other
         // offers would not be measured.
         let is_first_turn =
-            small && flavor.explores() && self.session.is_some_and(|session| session.is_first_turn);
-        let is_unmeasured = |one: &AbleOffer<'_>| one.offer.latency_stats.lock().age(now).is_none();
+            small && flavor.allows_exploration() && self.session.is_some_and(|session| session.is_first_turn);
+        let is_unmeasured =
+            |one: &AbleOffer<'_>| one.offer.latency_stats.lock().last_observation_age(now).is_none();
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
         // Exploration would lose the cached prefix of a longer conversation, so it is not allowed here.
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
-        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_held;
+        let explores =
+            all_equal && self.entries.is_empty() && !self.batch && flavor.allows_exploration() && !is_held;
         // The model's offers are in the order of their indexes.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan_candidates(
@@ -269,8 +276,12 @@ impl CandidateSet {
         let count = self.count(&model.model.card.id).copied();
         let constrained = has_engine_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-            match missing_ability(offer, ask, constrained, moment) {
-                None => able.push(AbleOffer { offer, fit: fit_of(count, offer, ask), unsure: false }),
+            match unsupported_by_offer_error(offer, ask, constrained, moment) {
+                None => able.push(AbleOffer {
+                    offer,
+                    fit: estimated_window_fit(count, offer, ask),
+                    unsure: false,
+                }),
                 Some(refusal) => {
                     lacks.get_or_insert(refusal);
                 }
@@ -293,7 +304,7 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let facts: Vec<OfferProperties<'_>> =
-            able.iter().map(|one| one.offer.filter_facts(moment, self.batch)).collect();
+            able.iter().map(|one| one.offer.offer_properties(moment, self.batch)).collect();
         if !facts.iter().any(|facts| filters.allows_all(facts)) {
             return Err(filtered::unmet_filters_error(filters, &facts));
         }
@@ -316,7 +327,7 @@ impl CandidateSet {
     }
 
     /// Returns the value of `model` in the response: the requested name, or the fallback that answered.
-    pub fn answer_model<'s>(&'s self, offer: &'s OfferState) -> &'s str {
+    pub fn response_model_name<'s>(&'s self, offer: &'s OfferState) -> &'s str {
         let answering = &offer.offer.model.card.id;
         if *answering == self.model.model.card.id { &self.response_name } else { answering }
     }
@@ -333,9 +344,10 @@ impl CandidateSet {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
         let open_end = open_completion_output(ask, offer);
-        let wanted = context_window::requested_output(ask, offer).or(open_end);
+        let wanted = context_window::requested_output_tokens(ask, offer).or(open_end);
         let left = lowered.or_else(|| Some(self.remaining_window(offer, wanted?)?.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
+
         match self.output_cap.filter(|cap| ask.max_tokens.is_none() && *cap < offer.max_output()) {
             None => most.filter(|most| wanted.is_some_and(|wanted| wanted > *most)).or(open_end),
             Some(cap) => [Some(cap), most, wanted, self.preset_max_tokens(offer)].into_iter().flatten().min(),
@@ -366,7 +378,8 @@ impl CandidateSet {
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
-        let wanted = context_window::requested_output(ask, offer).or(open_completion_output(ask, offer));
+        let wanted =
+            context_window::requested_output_tokens(ask, offer).or(open_completion_output(ask, offer));
         let certain = wanted.and_then(|wanted| self.remaining_window(offer, wanted)?.certain_tokens);
         let asked = self.max_tokens(offer, ask).or(wanted);
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
@@ -375,8 +388,13 @@ impl CandidateSet {
     }
 
     /// Returns the expected number of response tokens at the requested model.
-    pub fn expected_output(&self, live: &ConfigSnapshot, ask: &InferenceRequest, now: Duration) -> u64 {
-        expected_output(live, &self.model, ask, now)
+    pub fn expected_output_tokens(
+        &self,
+        live: &ConfigSnapshot,
+        ask: &InferenceRequest,
+        now: Duration,
+    ) -> u64 {
+        expected_output_tokens(live, &self.model, ask, now)
     }
 
     /// Returns the requested model, whose statistics of the last hour are updated.

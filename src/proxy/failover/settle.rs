@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const FLAVOR_HEADER: &str = "x-penstock-flavor";
 
 /// Names of the trailer fields that carry `environment_impact` and `billing_cost`.
-pub const OBJECT_HEADERS: &str = "x-environment-impact, x-billing-cost";
+pub const SETTLEMENT_TRAILER_NAMES: &str = "x-environment-impact, x-billing-cost";
 
 /// Charge of a request, as far as the end of its response needs it.
 #[derive(Default)]
@@ -57,8 +57,8 @@ impl FailedAttemptEnergy {
     }
 
     /// Adds the energy of work that is not charged separately.
-    pub fn add_part(&mut self, part: &ChoiceUsage) {
-        self.merge(Self(Some(part.offer.pricing.failed_energy(part.own, part.took))));
+    pub fn add_uncharged_work(&mut self, part: &ChoiceUsage) {
+        self.merge(Self(Some(part.offer.pricing.failed_attempt_energy(part.own, part.took))));
     }
 
     /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
@@ -71,16 +71,17 @@ impl FailedAttemptEnergy {
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.pricing.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
+                offer.pricing.failed_attempt_energy_within(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
                 let audio_work = |seconds| WorkDone::Audio { seconds };
-                offer
-                    .pricing
-                    .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
+                offer.pricing.failed_attempt_energy_within(
+                    task.audio.seconds.map_or(WorkDone::Unknown, audio_work),
+                    took,
+                )
             }
             InferenceTask::Passthrough(task) if task.max_work.usage().is_none() => {
-                offer.pricing.failed_energy_within(task.max_work, took)
+                offer.pricing.failed_attempt_energy_within(task.max_work, took)
             }
             InferenceTask::Chat
             | InferenceTask::Complete(_)
@@ -89,7 +90,7 @@ impl FailedAttemptEnergy {
             | InferenceTask::Rerank(_) => {
                 let usage =
                     reply.map_or_else(|| ask.estimate_unreported_usage(0), StreamTranslation::attempt_usage);
-                offer.pricing.failed_energy(usage, took)
+                offer.pricing.failed_attempt_energy(usage, took)
             }
         };
         match &mut self.0 {
@@ -100,7 +101,7 @@ impl FailedAttemptEnergy {
 }
 
 /// Returns true if a provider with this error has processed the prompt.
-pub const fn processed_prompt(kind: UpstreamErrorKind) -> bool {
+pub const fn has_processed_prompt(kind: UpstreamErrorKind) -> bool {
     !matches!(
         kind,
         UpstreamErrorKind::Connect
@@ -314,7 +315,7 @@ pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
 }
 
 /// Ends the reservation of a failed request. The delivered part of a response is charged unless its provider broke it.
-pub fn end_failed(run: &mut FailoverRun<'_, '_>) {
+pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
     if run.settled.charges_delivered {
         settle_disconnected(run);
     }
@@ -342,7 +343,7 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
     if let Some(ticket) =
         run.settled.ledger_ticket.filter(|_| run.exchange.config.settings.ledger.answers_wait_for_disk)
     {
-        run.exchange.app.ledger.wait_written(ticket).await;
+        run.exchange.app.ledger.wait_written_or_journaled(ticket).await;
     }
 }
 
@@ -356,13 +357,13 @@ pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32
 }
 
 /// Adds `environment_impact` and `billing_cost` as headers, for responses whose body is not JSON.
-pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
+pub fn add_settlement_headers(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
     header_objects(&object).into_iter().fold(head, |head, (header, value)| head.with(header, value))
 }
 
 /// Returns `environment_impact` and `billing_cost` as trailer fields.
-pub fn object_trailers(members: &[u8]) -> HeaderMap {
+pub fn settlement_trailers(members: &[u8]) -> HeaderMap {
     let object = [b"{", members, b"}"].concat();
     let field =
         |(header, value)| Some((HeaderName::from_static(header), HeaderValue::from_bytes(value).ok()?));

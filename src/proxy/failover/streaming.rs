@@ -240,7 +240,7 @@ fn decode_piece(
     piece: Option<Bytes>,
 ) -> Result<Option<Bytes>, AttemptError> {
     let broken = |_| AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed));
-    piece.map(|piece| answering.decoder.push(piece).map_err(broken)).transpose()
+    piece.map(|piece| answering.decoder.decode_next(piece).map_err(broken)).transpose()
 }
 
 /// Writes the events, and before them the head if it has not been sent.
@@ -281,7 +281,7 @@ pub(super) async fn write_stream_head(
     let caller = &mut run.exchange.caller;
     let written = match run.request.streamed_content_type().map(|requested| detected.unwrap_or(requested)) {
         None => head.start_event_stream(caller).await,
-        Some(kind) => head.start_byte_stream(caller, kind, settle::OBJECT_HEADERS).await,
+        Some(kind) => head.start_byte_stream(caller, kind, settle::SETTLEMENT_TRAILER_NAMES).await,
     };
     written.map_err(|_| AttemptError::Disconnected)
 }
@@ -348,7 +348,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         let took = self.times.started.elapsed();
         if metered.is_malformed {
-            self.run.exchange.record.set_broken(&ApiError::new(ErrorCode::Unavailable));
+            self.run.exchange.record.record_broken_stream(&ApiError::new(ErrorCode::Unavailable));
         }
         settle::settle_success(self.run, self.offer, metered, self.times.first_token, took)
     }

@@ -14,7 +14,10 @@ impl ResponseBodyFilter for Annotate {
         end.members = take(&mut end.settled);
     }
 
-    async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
+    async fn filter_buffered<C: ResponseContext>(
+        context: &mut C,
+        body: &mut BufferedBody,
+    ) -> Result<(), C::Error> {
         let members = take(&mut body.settled);
         if context.is_json() {
             body.downstream =

@@ -23,7 +23,7 @@ impl RequestFilter for SelectCandidates {
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let Some(ask) = &request.ask else { return Ok(ControlFlow::Continue(())) };
-        request.candidates = match select(request.exchange, ask).await {
+        request.candidates = match select_candidates(request.exchange, ask).await {
             // A request whose prompt is too long counts towards the request limits, because counting its tokens took
             // work.
             Err(refusal) if refusal.code == ErrorCode::ContextLength => {
@@ -46,7 +46,7 @@ impl RequestFilter for SelectCandidates {
 ///
 /// # Errors
 /// Returns a refusal if the model is unknown, if this key may not use it, or if no offer supports the request.
-pub(super) async fn select(
+pub(super) async fn select_candidates(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
 ) -> Result<Option<CandidateSet>, ApiError> {
@@ -80,7 +80,7 @@ pub(super) async fn select(
         match fits {
             Ok(count) => {
                 if let Some(count) = count {
-                    selection.add_count(&candidate.model.card.id, count);
+                    selection.add_token_count(&candidate.model.card.id, count);
                 }
                 if let Err(lacks) = selection.add_model(live, &candidate, flavor, ask, counting.moment) {
                     refusal.get_or_insert(lacks);
@@ -128,12 +128,12 @@ pub fn model_for_request(
 /// Returns a refusal if the model is unknown.
 pub fn find_model(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
-    found.cloned().ok_or_else(|| unknown_model(live, name))
+    found.cloned().ok_or_else(|| unknown_model_error(live, name))
 }
 
 /// Returns the refusal of an unknown model. If only the flavor suffix of the name is unknown, the refusal lists the
 /// flavors.
-pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
+pub fn unknown_model_error(live: &ConfigSnapshot, name: &str) -> ApiError {
     let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());
     let Some((base, suffix)) = suffixed else {

@@ -52,7 +52,7 @@ fn max_cost(
     let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));
     let worth = offers().map(|offer| {
         let work = max_work(offer, ask, input, max_output(offer, chosen, ask, usual));
-        offer.pricing.price_of(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
+        offer.pricing.max_budget_charge(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }
@@ -66,7 +66,7 @@ fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest,
     let window = offer.offer.context_length;
     let most =
         chosen.max_tokens(offer, ask).into_iter().chain(offer.offer.max_output).min().unwrap_or(window);
-    ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generations())
+    ask.max_tokens.unwrap_or(usual).min(most).min(window).saturating_mul(ask.generation_count())
 }
 
 /// Returns the maximum tokens of input and output. Work that is not counted in tokens uses none.
@@ -76,8 +76,8 @@ fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
         WorkUnit::GeneratedTokens => {
             let images = u64::from(ask.images).saturating_mul(IMAGE_TOKENS);
             let each = ask.max_tokens.unwrap_or(usual);
-            let input = input.saturating_add(images).saturating_mul(ask.prompt_repetitions());
-            (input, each.saturating_mul(ask.generations()))
+            let input = input.saturating_add(images).saturating_mul(ask.prompt_read_count());
+            (input, each.saturating_mul(ask.generation_count()))
         }
         WorkUnit::InputTokens => (input, 0),
         WorkUnit::Images | WorkUnit::AudioSeconds => (0, 0),
@@ -92,11 +92,11 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_) => {
             let most = ask.max_input_tokens_for_window(offer.offer.context_length);
-            let input = input.min(most.saturating_mul(ask.prompt_repetitions()));
+            let input = input.min(most.saturating_mul(ask.prompt_read_count()));
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
         InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
-            reserve::media_work(offer, ask)
+            reserve::max_media_work(offer, ask)
         }
     }
 }

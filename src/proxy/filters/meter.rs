@@ -12,7 +12,10 @@ pub struct Meter;
 impl ResponseBodyFilter for Meter {
     const NAME: &'static str = "meter";
 
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
+    fn filter_piece<C: ResponseContext>(
+        context: &mut C,
+        piece: &mut StreamPiece<'_>,
+    ) -> Result<(), UpstreamError> {
         context.record_progress(piece.length);
         Ok(())
     }
@@ -36,7 +39,10 @@ impl ResponseBodyFilter for Meter {
         end.settled = context.settle(metered);
     }
 
-    async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
+    async fn filter_buffered<C: ResponseContext>(
+        context: &mut C,
+        body: &mut BufferedBody,
+    ) -> Result<(), C::Error> {
         let Some(whole) = body.translated.take() else { return Ok(()) };
         let done = whole
             .work

@@ -38,7 +38,7 @@ impl RequestFilter for Parse {
         }
         request.exchange.record.stream = ask.stream;
         let open_streams = &request.exchange.app.history.open_streams;
-        request.exchange.record.open_stream = ask.stream.then(|| open_streams.open());
+        request.exchange.record.open_stream = ask.stream.then(|| open_streams.open_stream());
         request.ask = Some(ask);
         Ok(ControlFlow::Continue(()))
     }

@@ -6,7 +6,7 @@
 //! (`billing.reserve_output_tokens`); if the response is longer, the excess is charged too.
 
 use super::request::{InferenceContext, RequestFilter};
-use crate::billing::{Hold, ReserveRequest};
+use crate::billing::{Hold, ReserveAmounts};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover::{CandidateSet, image_work};
 use crate::upstream::offer::OfferState;
@@ -35,7 +35,7 @@ pub fn highest_reservation(
     ask: &InferenceRequest,
     chosen: &CandidateSet,
     at: u64,
-) -> ReserveRequest {
+) -> ReserveAmounts {
     reservation_of(x, ask, chosen, at, x.config.settings.billing.reserve_output_tokens)
 }
 
@@ -46,15 +46,15 @@ fn reservation_of(
     chosen: &CandidateSet,
     at: u64,
     usual: u64,
-) -> ReserveRequest {
+) -> ReserveAmounts {
     let billing = &x.config.settings.billing;
-    let mut most: Option<ReserveRequest> = None;
+    let mut most: Option<ReserveAmounts> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
         let done = max_work(offer, ask, usual);
-        let need = offer.pricing.reserve_request(&done, chosen.batch, at, billing.eur_per_credit);
+        let need = offer.pricing.reserve_amounts(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
-            Some(most) => ReserveRequest {
+            Some(most) => ReserveAmounts {
                 credits: most.credits.max(need.credits),
                 // The energy wallet can pay only if it may pay for each of the candidates.
                 energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
@@ -127,19 +127,19 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             // Each choice that is requested separately has the complete prompt.
-            let input = input.saturating_mul(ask.prompt_repetitions());
+            let input = input.saturating_mul(ask.prompt_read_count());
             let cap = ask.max_tokens.unwrap_or(usual).min(offer.max_output());
-            let output = cap.saturating_mul(ask.generations());
+            let output = cap.saturating_mul(ask.generation_count());
             WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() })
         }
         WorkUnit::InputTokens => WorkDone::Tokens(TokenUsage { input, ..TokenUsage::default() }),
-        WorkUnit::Images | WorkUnit::AudioSeconds => media_work(offer, ask),
+        WorkUnit::Images | WorkUnit::AudioSeconds => max_media_work(offer, ask),
     }
 }
 
 /// Returns the maximum work of an image or audio request: the number of images, or the seconds of the file as measured
 /// or as possible for its size.
-pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
+pub(super) fn max_media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },

@@ -20,7 +20,7 @@ pub trait ResponseBodyFilter {
     ///
     /// # Errors
     /// Returns an error of the provider.
-    fn piece<C: ResponseContext>(
+    fn filter_piece<C: ResponseContext>(
         _context: &mut C,
         _piece: &mut StreamPiece<'_>,
     ) -> Result<(), UpstreamError> {
@@ -35,7 +35,7 @@ pub trait ResponseBodyFilter {
     ///
     /// # Errors
     /// Returns the failure of the attempt.
-    fn buffered<C: ResponseContext>(
+    fn filter_buffered<C: ResponseContext>(
         _context: &mut C,
         _body: &mut BufferedBody,
     ) -> impl Future<Output = Result<(), C::Error>> + Send {
@@ -146,7 +146,7 @@ pub fn response_body_filter<C: ResponseContext>(
     downstream: &mut OutputBuffer,
 ) -> Result<(), UpstreamError> {
     let length = body.as_ref().map_or(0, Bytes::len);
-    ResponseBodyFilters::piece(
+    ResponseBodyFilters::filter_piece(
         context,
         &mut StreamPiece { upstream: body, length, end_of_stream, downstream },
     )
@@ -157,20 +157,23 @@ pub trait ResponseBodyFilterChain {
     /// Names of the filters, in their order.
     const NAMES: &'static [&'static str];
 
-    /// Calls [`ResponseBodyFilter::piece`] of each filter.
+    /// Calls [`ResponseBodyFilter::filter_piece`] of each filter.
     ///
     /// # Errors
     /// Returns the first error.
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError>;
+    fn filter_piece<C: ResponseContext>(
+        context: &mut C,
+        piece: &mut StreamPiece<'_>,
+    ) -> Result<(), UpstreamError>;
 
     /// Calls [`ResponseBodyFilter::finish`] of each filter.
     fn finish<C: ResponseContext>(context: &mut C) -> StreamEnd;
 
-    /// Calls [`ResponseBodyFilter::buffered`] of each filter, up to the first failure.
+    /// Calls [`ResponseBodyFilter::filter_buffered`] of each filter, up to the first failure.
     ///
     /// # Errors
     /// Returns the failure of the attempt.
-    fn buffered<C: ResponseContext>(
+    fn filter_buffered<C: ResponseContext>(
         context: &mut C,
         upstream: Vec<UpstreamAnswer>,
     ) -> impl Future<Output = Result<BufferedBody, C::Error>> + Send;
@@ -185,9 +188,9 @@ macro_rules! chains {
         {
             const NAMES: &'static [&'static str] = &[$first::NAME, $($filter::NAME),*];
 
-            fn piece<Z: ResponseContext>(context: &mut Z, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
-                let result = $first::piece(context, piece);
-                $(let result = result.and($filter::piece(context, piece));)*
+            fn filter_piece<Z: ResponseContext>(context: &mut Z, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
+                let result = $first::filter_piece(context, piece);
+                $(let result = result.and($filter::filter_piece(context, piece));)*
                 result
             }
 
@@ -198,13 +201,13 @@ macro_rules! chains {
                 end
             }
 
-            async fn buffered<Z: ResponseContext>(
+            async fn filter_buffered<Z: ResponseContext>(
                 context: &mut Z,
                 upstream: Vec<UpstreamAnswer>,
             ) -> Result<BufferedBody, Z::Error> {
                 let mut body = BufferedBody { upstream, ..BufferedBody::default() };
-                $first::buffered(context, &mut body).await?;
-                $($filter::buffered(context, &mut body).await?;)*
+                $first::filter_buffered(context, &mut body).await?;
+                $($filter::filter_buffered(context, &mut body).await?;)*
                 Ok(body)
             }
         }

@@ -65,7 +65,7 @@ impl TestResponse {
             let upstream = Some(Bytes::from_static(piece));
             let mut piece =
                 StreamPiece { upstream, length: piece.len(), end_of_stream: false, downstream: &mut out };
-            L::piece(self, &mut piece).unwrap();
+            L::filter_piece(self, &mut piece).unwrap();
         }
         let end = L::finish(self);
         let mut reply = self.reply.take().unwrap();
@@ -201,7 +201,7 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     let upstream = Some(Bytes::from_static(STREAM.as_bytes()));
     let mut piece =
         StreamPiece { upstream, length: STREAM.len(), end_of_stream: false, downstream: &mut out };
-    <(Meter, Annotate)>::piece(&mut response, &mut piece).unwrap();
+    <(Meter, Annotate)>::filter_piece(&mut response, &mut piece).unwrap();
     assert!(out.is_empty());
 }
 
@@ -209,15 +209,17 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
 async fn a_buffered_body_passes_the_same_filters() {
     let upstream = || vec![UpstreamAnswer { body: Bytes::from_static(b"{\"a\":1}"), headers: Vec::new() }];
     let mut response = TestResponse::new(Dialect::Chat);
-    let body = ResponseBodyFilters::buffered(&mut response, upstream()).await.unwrap();
+    let body = ResponseBodyFilters::filter_buffered(&mut response, upstream()).await.unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1,"billing_cost":{"credits":1}}"#);
     let counted = TokenUsage { output: 3, ..TokenUsage::default() };
     assert_eq!(response.settled, [WorkDone::Tokens(counted)]);
-    let body =
-        <(Translate, Meter)>::buffered(&mut TestResponse::new(Dialect::Chat), upstream()).await.unwrap();
+    let body = <(Translate, Meter)>::filter_buffered(&mut TestResponse::new(Dialect::Chat), upstream())
+        .await
+        .unwrap();
     assert_eq!(body.downstream.concat(), br#"{"a":1}"#);
-    let body =
-        <(Meter, Annotate)>::buffered(&mut TestResponse::new(Dialect::Chat), upstream()).await.unwrap();
+    let body = <(Meter, Annotate)>::filter_buffered(&mut TestResponse::new(Dialect::Chat), upstream())
+        .await
+        .unwrap();
     assert!(body.downstream.is_empty());
 }
 

@@ -9,7 +9,10 @@ pub struct Translate;
 impl ResponseBodyFilter for Translate {
     const NAME: &'static str = "translate";
 
-    fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
+    fn filter_piece<C: ResponseContext>(
+        context: &mut C,
+        piece: &mut StreamPiece<'_>,
+    ) -> Result<(), UpstreamError> {
         let upstream = piece.upstream.take();
         let Some(reply) = context.translation() else {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
@@ -20,7 +23,10 @@ impl ResponseBodyFilter for Translate {
         if piece.end_of_stream { reply.end(piece.downstream) } else { Ok(()) }
     }
 
-    async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
+    async fn filter_buffered<C: ResponseContext>(
+        context: &mut C,
+        body: &mut BufferedBody,
+    ) -> Result<(), C::Error> {
         let upstream = std::mem::take(&mut body.upstream);
         let mut translated = context.translate(upstream).await?;
         body.downstream = std::mem::take(&mut translated.body);

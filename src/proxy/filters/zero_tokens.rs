@@ -2,7 +2,7 @@
 //! is called, and nothing is reserved or charged. Such a request counts towards the request limits, and its model and
 //! key are checked as usual. Its response headers name the provider that would have been called.
 
-use super::candidates::{model_for_request, select};
+use super::candidates::{model_for_request, select_candidates};
 use super::request::{InferenceContext, RequestFilter};
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::FLAVOR_HEADER;
@@ -35,7 +35,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     model_for_request(x, ask, split_flavor(&ask.model).0)?;
     let (entry, _) = x.acquire_provisional()?;
     x.reserve_limits(entry, &CostEstimate::default())?;
-    let Some(chosen) = select(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
+    let Some(chosen) = select_candidates(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
     let first = chosen.entries.first().and_then(|first| x.config.offers.get(first.offer)).cloned();
     let offer = first.ok_or_else(|| ApiError::new(ErrorCode::Unavailable).with_retry_after(1))?;
     let now = x.app.clock.unix_seconds();
@@ -43,7 +43,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     let body = write_empty_message(
         face,
         ask.stream,
-        &offer.pricing.empty_members(now, x.config.settings.compatibility.amount_format()),
+        &offer.pricing.zero_settlement_members(now, x.config.settings.compatibility.amount_format()),
     );
     x.record.status = 200;
     let head = x

@@ -125,7 +125,7 @@ impl ResponseHead {
         ] {
             let Some(gauge) = gauge else { continue };
             let reset = match conventions.reset_format {
-                ResetFormat::Span => format_duration(gauge.reset),
+                ResetFormat::Duration => format_duration(gauge.reset),
                 ResetFormat::Timestamp => format_time(now + gauge.reset),
             };
             self = self
@@ -147,7 +147,7 @@ impl ResponseHead {
 
     /// Sets the type and the length of the body.
     #[must_use]
-    pub fn with_length(self, kind: &str, length: u64) -> Self {
+    pub fn with_body_headers(self, kind: &str, length: u64) -> Self {
         if self.parts.status == StatusCode::NO_CONTENT {
             return self;
         }

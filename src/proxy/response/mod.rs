@@ -36,7 +36,7 @@ impl ResponseHead {
     pub async fn send_body(self, caller: &mut Downstream<'_>, kind: &str, body: Vec<Bytes>) -> Result<()> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let silent = *caller.method() == http::Method::HEAD;
-        caller.write_response_header(self.with_length(kind, length as u64)).await?;
+        caller.write_response_header(self.with_body_headers(kind, length as u64)).await?;
         if length == 0 || silent {
             return caller.write_response_body(Bytes::new(), true).await;
         }
@@ -49,7 +49,7 @@ impl ResponseHead {
     /// Returns an error if the client is gone.
     pub async fn send_head(self, caller: &mut Downstream<'_>, kind: &str, length: u64) -> Result<()> {
         let silent = *caller.method() == http::Method::HEAD || length == 0;
-        caller.write_response_header(self.with_length(kind, length)).await?;
+        caller.write_response_header(self.with_body_headers(kind, length)).await?;
         if silent { caller.write_response_body(Bytes::new(), true).await } else { Ok(()) }
     }
 

@@ -6,7 +6,9 @@ use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
 use super::incomplete_uploads::SeenUploads;
 use super::output::OutputFile;
-use super::segments::{SegmentWriter, copy_object, fetch_committed, segment_folder, store_committed};
+use super::segments::{
+    SegmentWriter, copy_object, fetch_committed_bytes, segment_folder, store_committed_bytes,
+};
 use crate::config::settings::{BucketCredentialSettings, BucketSettings};
 use crate::storage::object_id;
 use parking_lot::Mutex;
@@ -153,7 +155,7 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns the error of the bucket as the cause of an I/O error.
-    pub fn contents(&self) -> Result<&Arc<dyn ContentStore>> {
+    pub fn checked_content_store(&self) -> Result<&Arc<dyn ContentStore>> {
         let mut check = self.check.lock().clone();
         if matches!(check, BucketCheck::Pending(_)) {
             check = self.run_check();
@@ -175,7 +177,7 @@ impl FileBucket {
         let checked = match probed.and_then(|()| self.check_store_id()) {
             Ok(()) => BucketCheck::Passed,
             Err(ProbeError::Unreachable(why)) => BucketCheck::Pending(why),
-            Err(ProbeError::Unfit(why)) => BucketCheck::Failed(why),
+            Err(ProbeError::Unsuitable(why)) => BucketCheck::Failed(why),
         };
         *self.check.lock() = checked.clone();
         checked
@@ -193,7 +195,7 @@ impl FileBucket {
             return Ok(());
         }
         let other_store = || {
-            ProbeError::Unfit(
+            ProbeError::Unsuitable(
                 "The bucket or folder of files.store belongs to another store. Set files.store.bucket or \
                  files.store.prefix to those of this store."
                     .to_owned(),
@@ -205,7 +207,7 @@ impl FileBucket {
         let records = !self.store.list_all(None, 1).map_err(database)?.files.is_empty();
         let listed = self.contents.list(OBJECT_FOLDER, None).map_err(|error| id_error(&error))?;
         if !records && !listed.objects.is_empty() {
-            return Err(ProbeError::Unfit(
+            return Err(ProbeError::Unsuitable(
                 "The bucket of files.store has contents that the store does not know, and would lose them: has the store \
                  been lost, or is another one meant? Restore the store (penstock store import), or set storage.path, \
                  storage.url or files.store right."
@@ -238,7 +240,7 @@ impl FileBucket {
     /// Returns any I/O error. The object may exist nevertheless.
     pub(super) fn create(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         let name = object_name(record).ok_or(ErrorKind::InvalidInput)?;
-        self.contents()?.create(&name, source)
+        self.checked_content_store()?.create(&name, source)
     }
 
     /// Opens the contents of a record. The contents of a growing file are copied to a temporary file.
@@ -246,13 +248,13 @@ impl FileBucket {
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, `NotFound` if they are missing, and any I/O error.
     pub(super) fn open_contents(&self, record: &FileRecord) -> Result<FileContents> {
-        let contents = self.contents()?;
+        let contents = self.checked_content_store()?;
         if let Some(name) = object_name(record) {
             return FileContents::from_reader(contents.open(&name)?, record);
         }
         let file = tempfile::tempfile_in(&self.upload_folder)?;
         if record.status == FileStatus::Uploaded {
-            fetch_committed(&**contents, record, &file)?;
+            fetch_committed_bytes(&**contents, record, &file)?;
         }
         FileContents::from_reader(Box::new(file), record)
     }
@@ -262,11 +264,11 @@ impl FileBucket {
     /// # Errors
     /// Returns the errors of [`OutputFile`].
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
-        let contents = self.contents()?;
+        let contents = self.checked_content_store()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
         // A batch may wait for hours. The lock on its temporary file tells the sweep that the file is not left over.
         file.lock_shared()?;
-        fetch_committed(&**contents, record, &file)?;
+        fetch_committed_bytes(&**contents, record, &file)?;
         let segments = SegmentWriter::new(contents.clone(), self.upload_folder.clone(), record, local);
         OutputFile::from_file(file, record, Some(segments))
     }
@@ -276,7 +278,7 @@ impl FileBucket {
     /// # Errors
     /// Returns any I/O error.
     pub(super) fn check_usable(&self) -> Result<()> {
-        self.contents().map(|_| ())
+        self.checked_content_store().map(|_| ())
     }
 
     /// Copies the contents of a record to a file, in the form that they have in a folder without a bucket.
@@ -284,10 +286,10 @@ impl FileBucket {
     /// # Errors
     /// Returns `NotFound` if they are missing, and any I/O error.
     pub(super) fn copy_to(&self, record: &FileRecord, file: &File) -> Result<()> {
-        let contents = self.contents()?;
+        let contents = self.checked_content_store()?;
         match object_name(record) {
             Some(name) => copy_object(&*contents.open(&name)?, 0, file),
-            None if record.status == FileStatus::Uploaded => fetch_committed(&**contents, record, file),
+            None if record.status == FileStatus::Uploaded => fetch_committed_bytes(&**contents, record, file),
             None => Err(ErrorKind::NotFound.into()),
         }
     }
@@ -298,8 +300,8 @@ impl FileBucket {
     /// Returns `AlreadyExists` if they are stored already, and any I/O error.
     pub(super) fn store_folder_contents(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         match object_name(record) {
-            Some(name) => self.contents()?.create(&name, source),
-            None => store_committed(&**self.contents()?, record, source),
+            Some(name) => self.checked_content_store()?.create(&name, source),
+            None => store_committed_bytes(&**self.checked_content_store()?, record, source),
         }
     }
 
@@ -308,7 +310,7 @@ impl FileBucket {
     /// # Errors
     /// Returns any I/O error.
     pub(super) fn delete(&self, record: &FileRecord) -> Result<()> {
-        let contents = self.contents()?;
+        let contents = self.checked_content_store()?;
         if let Some(name) = object_name(record) {
             contents.delete(&name)?;
         }
@@ -318,7 +320,7 @@ impl FileBucket {
                 segments.push(segment.name);
                 Ok(())
             })?;
-            contents.delete_all(&segments)?;
+            contents.delete_objects(&segments)?;
         }
         Ok(())
     }
@@ -330,7 +332,7 @@ impl FileBucket {
 
     /// Calls a bucket that did not answer the last call; returns true if it can be used now. Blocks.
     pub fn retry(&self) -> bool {
-        self.contents().is_ok() && self.bucket.as_ref().is_none_or(Bucket::retry)
+        self.checked_content_store().is_ok() && self.bucket.as_ref().is_none_or(Bucket::retry)
     }
 
     /// Returns true if the bucket can be used.
@@ -342,8 +344,8 @@ impl FileBucket {
 
 fn id_error(error: &std::io::Error) -> ProbeError {
     let sentence = format!("The store of files cannot be used: {error}.");
-    match BucketError::cause_of(error) {
+    match BucketError::from_io_error(error) {
         Some(BucketError::Unreachable(_)) => ProbeError::Unreachable(sentence),
-        _ => ProbeError::Unfit(sentence),
+        _ => ProbeError::Unsuitable(sentence),
     }
 }

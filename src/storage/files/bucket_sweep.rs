@@ -82,7 +82,7 @@ impl FileBucket {
     ) {
         let mut after = None::<String>;
         loop {
-            let listed = self.contents().and_then(|contents| {
+            let listed = self.checked_content_store().and_then(|contents| {
                 let page = contents.list(folder, after.as_deref())?;
                 Ok((contents, page))
             });
@@ -100,7 +100,7 @@ impl FileBucket {
                     Err(error) => return outcome.add(Err(error.into())),
                 }
             }
-            let deleted = contents.delete_all(&stale).map(|()| stale.len() as u64);
+            let deleted = contents.delete_objects(&stale).map(|()| stale.len() as u64);
             outcome.add(deleted.map_err(FileError::Disk));
             after = page.objects.last().map(|object| object.name.clone());
             if !page.more || after.is_none() {

@@ -11,7 +11,7 @@ use tempfile::TempPath;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: QuotaLimits = QuotaLimits {
+const BOUNDS: UploadLimits = UploadLimits {
     max_total_bytes: 1 << 30,
     max_key_bytes: 1 << 30,
     min_free_bytes: 0,
@@ -175,10 +175,10 @@ fn another_gateway_continues_results_from_the_last_commit() {
     shared.commit(&record, &now);
     assert_eq!(read(&one, &now).unwrap(), b"a\nbb\nccc\ndddd\n");
     second.append(b"end\n").unwrap();
-    let whole = second.seal(&now, NOW).unwrap();
+    let whole = second.finalize(&now, NOW).unwrap();
     shared.commit(&now, &whole);
     // The first gateway also completes the file too late, which replaces nothing.
-    first.seal(&record, NOW).unwrap();
+    first.finalize(&record, NOW).unwrap();
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
     let bucket = one.bucket().unwrap();
@@ -197,7 +197,7 @@ fn a_repeated_end_is_the_same_object() {
     let seal = || {
         let mut output = files.open_output(&record).unwrap();
         output.append(b"all\n").unwrap();
-        output.seal(&record, NOW).unwrap()
+        output.finalize(&record, NOW).unwrap()
     };
     let first = seal();
     assert_eq!(seal(), first, "after a crash before the commit");
@@ -290,7 +290,7 @@ fn contents_in_the_folder_are_read_from_there() {
     assert_eq!(read(&files, &record).unwrap(), lines(3));
     let mut output = files.open_output(&growing).unwrap();
     output.append(b"x\n").unwrap();
-    let whole = output.seal(&growing, NOW).unwrap();
+    let whole = output.finalize(&growing, NOW).unwrap();
     assert_eq!(read(&files, &whole).unwrap(), b"x\n");
     assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
     assert!(files.delete_with_contents(&record).unwrap() && !files.path(&record.id).exists());
@@ -367,7 +367,7 @@ fn an_interrupted_deletion_is_finished_and_leaves_no_segments() {
     let mut output = files.open_output(&growing).unwrap();
     output.append(b"x\n").unwrap();
     output.sync().unwrap();
-    let whole = output.seal(&growing, NOW).unwrap();
+    let whole = output.finalize(&growing, NOW).unwrap();
     shared.commit(&growing, &whole);
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (1, 1));
     // The process ends before it deletes the contents.
@@ -398,7 +398,7 @@ fn a_sweep_of_temporary_files_spares_the_output_of_a_batch_that_waits() {
     }
     assert_eq!((files.delete_old_leftovers(HOUR).unwrap(), files_in(&files.upload_folder)), (0, 2));
     assert_eq!((files.delete_old_leftovers(HOUR).unwrap(), files_in(&files.upload_folder)), (1, 1));
-    let whole = output.seal(&committed, NOW).unwrap();
+    let whole = output.finalize(&committed, NOW).unwrap();
     shared.commit(&committed, &whole);
     assert_eq!(read(&files, &whole).unwrap(), b"a\n");
     assert_eq!(files_in(&files.upload_folder), 0);

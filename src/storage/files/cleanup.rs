@@ -108,7 +108,7 @@ impl FileManager {
     pub(super) fn delete_with_contents(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let gone = match &self.shared {
             None => self.store.delete(file)?,
-            Some(_) => self.store.delete_counted(file)?,
+            Some(_) => self.store.delete_and_update_usage(file)?,
         };
         if gone {
             self.remove_contents(file);
@@ -132,7 +132,7 @@ impl FileManager {
         let deleted = self.delete_contents(file);
         self.delete_from_archives(&file.id);
         deleted.map_err(FileError::Disk)?;
-        Ok(self.store.forget_deleted(&file.id)?)
+        Ok(self.store.record_contents_deleted(&file.id)?)
     }
 
     /// Removes the contents of files whose deletion was interrupted: their process ended, or the bucket was away. All files
@@ -144,7 +144,7 @@ impl FileManager {
     pub fn finish_deletions(&self) -> Result<DeletionOutcome, StoreError> {
         let (mut outcome, mut after) = (DeletionOutcome::default(), None::<Vec<u8>>);
         loop {
-            let page = self.store.deleted(after.as_deref(), PAGE_SIZE)?;
+            let page = self.store.deleted_page(after.as_deref(), PAGE_SIZE)?;
             outcome.unreadable += page.unreadable;
             for file in &page.files {
                 match self.try_remove_contents(file) {

@@ -146,7 +146,7 @@ impl LineReader {
     /// # Errors
     /// Returns the errors of [`FileContents::read`], and `InvalidData` if a line exceeds the limit.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
-        match self.next_within(jsonl::MAX_LINE_LIMIT)? {
+        match self.next_line_within(jsonl::MAX_LINE_LIMIT)? {
             NextLine::Line(line) => Ok(Some(line)),
             NextLine::TooLong => Err(damaged_error()),
             NextLine::End => Ok(None),
@@ -157,7 +157,7 @@ impl LineReader {
     ///
     /// # Errors
     /// Returns the errors of [`FileContents::read`].
-    pub fn next_within(&mut self, most: usize) -> Result<NextLine> {
+    pub fn next_line_within(&mut self, most: usize) -> Result<NextLine> {
         loop {
             let line = match self.raw_line(most)? {
                 RawLine::Line(line) => line,

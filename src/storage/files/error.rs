@@ -74,7 +74,7 @@ fn bucket_unavailable() -> ApiError {
 
 /// Returns true if the bucket cannot be reached, or refuses requests until the operator changes something.
 pub(super) fn is_bucket_unavailable(error: &io::Error) -> bool {
-    matches!(BucketError::cause_of(error), Some(BucketError::Unreachable(_) | BucketError::Refused(_)))
+    matches!(BucketError::from_io_error(error), Some(BucketError::Unreachable(_) | BucketError::Refused(_)))
 }
 
 impl From<FileError> for ApiError {

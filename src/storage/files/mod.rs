@@ -36,7 +36,7 @@ pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
-pub use store_id::note_imported_folder;
+pub use store_id::write_imported_store_id;
 pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 
@@ -49,7 +49,7 @@ use penstock_object_storage::{ContentStore, Folder};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::CounterChange;
-use quota::{DiskQuota, QuotaLimits};
+use quota::{DiskQuota, UploadLimits};
 use shared_folder::SharedFolder;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -73,11 +73,11 @@ pub trait FileConsumers: Send + Sync {
     ///
     /// # Errors
     /// Returns a refusal if the file cannot be deleted now.
-    async fn end_users(&self, id: &str) -> Result<(), ApiError>;
+    async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError>;
 
     /// Requests the end of users of a deleted file that other gateways of a fleet added during the deletion. Does not
     /// wait for the end.
-    async fn end_late_users(&self, _id: &str) {}
+    async fn end_late_consumers(&self, _id: &str) {}
 }
 
 /// Owner of a file.
@@ -175,7 +175,7 @@ impl FileManager {
     }
 
     /// Sets the users of files; only the first call has an effect.
-    pub fn set_users(&self, runs: Arc<dyn FileConsumers>) {
+    pub fn set_consumers(&self, runs: Arc<dyn FileConsumers>) {
         self.users.set(runs).ok();
     }
 
@@ -248,7 +248,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns an error if there is no space or the disk fails.
-    pub fn start_upload(&self, key: &str, bounds: QuotaLimits) -> Result<FileUpload, FileError> {
+    pub fn start_upload(&self, key: &str, bounds: UploadLimits) -> Result<FileUpload, FileError> {
         FileUpload::new(&self.upload_folder, &self.folder, self.reservation(key)?, bounds)
     }
 
@@ -263,7 +263,7 @@ impl FileManager {
         fields: UploadFields,
         now: Duration,
     ) -> Result<FileRecord, FileError> {
-        let bounds = incoming.bounds();
+        let bounds = incoming.upload_limits();
         let settled = incoming.finish()?;
         let record = FileRecord {
             bytes: settled.bytes,
@@ -319,12 +319,12 @@ impl FileManager {
             return Err(ApiError::with_message(ErrorCode::Conflict, message));
         }
         if let Some(runs) = self.users.get() {
-            runs.end_users(id).await?;
+            runs.end_file_consumers(id).await?;
         }
         let files = self.clone();
         let gone = run_blocking(move || Ok(files.delete_with_contents(&record)?)).await?;
         if let Some(users) = self.users.get() {
-            users.end_late_users(id).await;
+            users.end_late_consumers(id).await;
         }
         if gone { Ok(()) } else { Err(file_not_found()) }
     }

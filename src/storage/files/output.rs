@@ -75,7 +75,7 @@ impl OutputFile {
         let end = OutputPosition { bytes: self.bytes, sums: self.sums.table_checksum() };
         match &mut self.segments {
             None => self.file.sync_data(),
-            Some(segments) => segments.store(&self.file, end),
+            Some(segments) => segments.store_up_to(&self.file, end),
         }
     }
 
@@ -102,7 +102,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub fn seal(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
+    pub fn finalize(self, record: &FileRecord, now: Duration) -> Result<FileRecord> {
         let (tail, sums) = self.sums.into_footer();
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
@@ -116,7 +116,7 @@ impl OutputFile {
             ..record.clone()
         };
         if let Some(segments) = self.segments {
-            segments.store_whole(&whole)?;
+            segments.store_complete_file(&whole)?;
         }
         Ok(whole)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Limits of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaLimits {
+pub struct UploadLimits {
     /// Maximum total bytes of all files.
     pub max_total_bytes: u64,
     /// Maximum bytes of the files of one key.
@@ -92,7 +92,7 @@ impl DiskQuota {
         &self,
         key: &str,
         bytes: u64,
-        bounds: &QuotaLimits,
+        bounds: &UploadLimits,
         elsewhere: UsedBytes,
     ) -> Result<(), QuotaExceeded> {
         let inner = self.0.lock();
@@ -130,7 +130,7 @@ impl QuotaReservation {
     /// Adds the bytes that the store has counted to the usage of the reservation. Such a reservation ends once the file
     /// is stored, since the store then counts it.
     #[must_use]
-    pub(super) fn with_counted(mut self, counted: UsedBytes) -> Self {
+    pub(super) fn with_stored_usage(mut self, counted: UsedBytes) -> Self {
         self.counted = Some(counted);
         self
     }
@@ -139,7 +139,7 @@ impl QuotaReservation {
     ///
     /// # Errors
     /// Returns the limit that would be exceeded.
-    pub fn grow(&mut self, bytes: u64, bounds: &QuotaLimits) -> Result<(), QuotaExceeded> {
+    pub fn grow(&mut self, bytes: u64, bounds: &UploadLimits) -> Result<(), QuotaExceeded> {
         self.quota.reserve(&self.key, bytes, bounds, self.counted.unwrap_or_default())?;
         self.bytes += bytes;
         Ok(())
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
         let bounds =
-            QuotaLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
+            UploadLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
         let quota = Arc::new(DiskQuota::default());
         quota.add_bytes("a", 50);
         let mut mine = QuotaReservation::new(quota.clone(), "a");

@@ -96,7 +96,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// Returns any I/O error. The segment may be stored nevertheless.
-    pub fn store(&mut self, file: &File, end: OutputPosition) -> Result<()> {
+    pub fn store_up_to(&mut self, file: &File, end: OutputPosition) -> Result<()> {
         if end.bytes == self.stored.bytes {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub fn store_whole(self, record: &FileRecord) -> Result<()> {
+    pub fn store_complete_file(self, record: &FileRecord) -> Result<()> {
         let name = object_name(record).ok_or_else(damaged_error)?;
         ignore_existing(self.contents.create(&name, self.local))
     }
@@ -170,7 +170,7 @@ fn committed_position(record: &FileRecord) -> OutputPosition {
 ///
 /// # Errors
 /// Returns `InvalidData` if a segment is missing, and any I/O error.
-pub fn fetch_committed(contents: &dyn ContentStore, record: &FileRecord, file: &File) -> Result<()> {
+pub fn fetch_committed_bytes(contents: &dyn ContentStore, record: &FileRecord, file: &File) -> Result<()> {
     for segment in committed_segments(contents, record)? {
         let object = contents.open(&segment.name(&record.id)).map_err(|error| match error.kind() {
             ErrorKind::NotFound => damaged_error(),
@@ -204,7 +204,11 @@ pub fn copy_object(object: &dyn RandomAccessObject, position: u64, file: &File) 
 ///
 /// # Errors
 /// Returns any I/O error.
-pub fn store_committed(contents: &dyn ContentStore, record: &FileRecord, source: TempPath) -> Result<()> {
+pub fn store_committed_bytes(
+    contents: &dyn ContentStore,
+    record: &FileRecord,
+    source: TempPath,
+) -> Result<()> {
     let end = committed_position(record);
     if end.bytes == 0 || record.status != FileStatus::Uploaded {
         return Ok(());

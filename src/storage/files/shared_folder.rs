@@ -3,7 +3,7 @@
 
 use super::{FILE_ID_PREFIX, FileContents, FileError, FileManager, FileOwner, UPLOAD_FOLDER};
 use crate::config::settings;
-use crate::storage::files::quota::{QuotaExceeded, QuotaLimits, QuotaReservation};
+use crate::storage::files::quota::{QuotaExceeded, QuotaReservation, UploadLimits};
 use crate::storage::object_id;
 use parking_lot::Mutex;
 use penstock_storage::files::{CountedInsertOutcome, FileRecord, FileStore, UsedBytes};
@@ -49,19 +49,19 @@ impl FileManager {
         let reservation = QuotaReservation::new(self.quota.clone(), key);
         match &self.shared {
             None => Ok(reservation),
-            Some(_) => Ok(reservation.with_counted(self.store.used_bytes(key)?)),
+            Some(_) => Ok(reservation.with_stored_usage(self.store.used_bytes(key)?)),
         }
     }
 
     /// Adds a record. In a fleet, the record is added only if the limits still hold together with the records that
     /// other gateways have added meanwhile.
-    pub(super) fn insert_record(&self, record: &FileRecord, limits: QuotaLimits) -> Result<(), FileError> {
+    pub(super) fn insert_record(&self, record: &FileRecord, limits: UploadLimits) -> Result<(), FileError> {
         if self.shared.is_none() {
             return Ok(self.store.add(record)?);
         }
         match self
             .store
-            .add_counted(record, UsedBytes { all: limits.max_total_bytes, key: limits.max_key_bytes })?
+            .add_within_limits(record, UsedBytes { all: limits.max_total_bytes, key: limits.max_key_bytes })?
         {
             CountedInsertOutcome::Added => Ok(()),
             CountedInsertOutcome::TotalLimitExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),

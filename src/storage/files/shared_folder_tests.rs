@@ -35,8 +35,8 @@ impl SharedDirectory {
     }
 }
 
-fn limits(key: u64) -> QuotaLimits {
-    QuotaLimits { max_total_bytes: 1 << 20, max_key_bytes: key, min_free_bytes: 0, max_line_bytes: 1 << 20 }
+fn limits(key: u64) -> UploadLimits {
+    UploadLimits { max_total_bytes: 1 << 20, max_key_bytes: key, min_free_bytes: 0, max_line_bytes: 1 << 20 }
 }
 
 fn upload(files: &FileManager, key: u64) -> Result<FileUpload, FileError> {
@@ -141,7 +141,7 @@ fn a_copy_of_results_is_not_changed_by_who_writes_to_the_original() {
     let mut output = files.open_output(&copy).unwrap();
     output.append(b"mine").unwrap();
     former.append(b"late").unwrap();
-    let copy = output.seal(&copy, NOW).unwrap();
+    let copy = output.finalize(&copy, NOW).unwrap();
     let read = files.open_contents(&copy).unwrap().read(0, 4_000_000).unwrap();
     assert_eq!(read, [&committed[..], b"mine"].concat());
     fs::write(files.path(&record.id), b"damaged").unwrap();

@@ -97,7 +97,7 @@ impl FileManager {
 ///
 /// # Errors
 /// Returns any I/O error.
-pub fn note_imported_folder(folder: &Path, id: &str) -> std::io::Result<()> {
+pub fn write_imported_store_id(folder: &Path, id: &str) -> std::io::Result<()> {
     let path = folder.join(STORE_ID_FILE);
     if path.exists() { Ok(()) } else { write_id(&path, id) }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: QuotaLimits = QuotaLimits {
+const BOUNDS: UploadLimits = UploadLimits {
     max_total_bytes: 1 << 30,
     max_key_bytes: 1 << 30,
     min_free_bytes: 0,
@@ -184,14 +184,14 @@ fn an_incomplete_upload_leaves_no_file() {
         Err(FileError::InvalidLines(_))
     ));
     for bounds in
-        [QuotaLimits { max_key_bytes: 300, ..BOUNDS }, QuotaLimits { max_total_bytes: 300, ..BOUNDS }]
+        [UploadLimits { max_key_bytes: 300, ..BOUNDS }, UploadLimits { max_total_bytes: 300, ..BOUNDS }]
     {
         let mut full = files.start_upload("k1", bounds).unwrap();
         let failed = full.push(&lines(10)).unwrap_err();
         assert_eq!(failed.to_api_error().code, ErrorCode::StorageFull);
     }
     let full_disk =
-        files.start_upload("k1", QuotaLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
+        files.start_upload("k1", UploadLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
     assert_eq!(full_disk.to_api_error().code, ErrorCode::StorageFull);
     assert_eq!((files.used_bytes(), directory.names().len()), (0, 0));
     assert!(files.record_store().list_all(None, 10).unwrap().files.is_empty());
@@ -288,12 +288,12 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     let mut output = files.open_output(&record).unwrap();
     assert_eq!(fs::metadata(files.path(&record.id)).unwrap().len(), 4, "cut");
     output.append(b"2\n").unwrap();
-    let whole = output.seal(&record, NOW).unwrap();
+    let whole = output.finalize(&record, NOW).unwrap();
     assert_eq!((whole.bytes, whole.status), (6, FileStatus::Processed));
     // After a crash before the commit, the file grows again and ends with the same contents.
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
-    assert_eq!(output.seal(&record, NOW).unwrap(), whole);
+    assert_eq!(output.finalize(&record, NOW).unwrap(), whole);
     assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
     assert_eq!(files.open_contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(directory.open().names_of_records(), [whole.id]);
@@ -324,7 +324,7 @@ fn damaged_results_are_neither_given_nor_added_to() {
     fs::write(&path, [&sound[..], b"never counted"].concat()).unwrap();
     assert_eq!(files.open_contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
     let output = files.open_output(&record).unwrap();
-    assert_eq!(output.seal(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
+    assert_eq!(output.finalize(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
 }
 
 impl FileManager {
@@ -342,7 +342,7 @@ impl FileConsumers for Running {
         self.0.lock().iter().any(|one| one == id)
     }
 
-    async fn end_users(&self, id: &str) -> Result<(), ApiError> {
+    async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError> {
         self.0.lock().retain(|one| one != id);
         Ok(())
     }
@@ -361,7 +361,7 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     };
     let (expired, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));
     let running = Arc::new(Running(parking_lot::Mutex::new(vec![expired.id.clone()])));
-    files.set_users(running.clone());
+    files.set_consumers(running.clone());
     let when = ExpiryCheck { now: now + 3_600, retention: Some(80_000) };
     assert_eq!(when.expires_at(&long), Some(now + 80_000));
     assert!(files.get("k1", &expired.id, when).await.is_err());
@@ -410,7 +410,7 @@ fn results_are_retained_from_their_last_line_on() {
     directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
     // The batch took longer than the retention period.
     let (end, retention) = (NOW.as_secs() + 90_000, 3_600);
-    let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
+    let whole = files.open_output(&record).unwrap().finalize(&record, Duration::from_secs(end)).unwrap();
     assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
     let when = |now| ExpiryCheck { now, retention: Some(retention) };
     assert_eq!(when(end).expires_at(&whole), Some(end + retention));

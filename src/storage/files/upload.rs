@@ -3,7 +3,7 @@
 
 use super::FileError;
 use super::block_checksums::BlockChecksums;
-use super::quota::{QuotaExceeded, QuotaLimits, QuotaReservation, has_free_space};
+use super::quota::{QuotaExceeded, QuotaReservation, UploadLimits, has_free_space};
 use penstock_batch::jsonl::{FileSummary, FileValidator};
 use penstock_core::hex;
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ pub struct FileUpload {
     temporary: Option<TemporaryFile>,
     lines: FileValidator,
     folder: PathBuf,
-    bounds: QuotaLimits,
+    bounds: UploadLimits,
     bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl FileUpload {
         upload_folder: &Path,
         folder: &Path,
         taken: QuotaReservation,
-        bounds: QuotaLimits,
+        bounds: UploadLimits,
     ) -> Result<Self, FileError> {
         if !has_free_space(folder, 0, bounds.min_free_bytes) {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
@@ -87,7 +87,7 @@ impl FileUpload {
         if self.lines.has_error() {
             self.temporary = None;
         }
-        if self.lines.is_line_endless() {
+        if self.lines.is_line_too_long() {
             let none = new_validator(self.bounds.max_line_bytes);
             std::mem::replace(&mut self.lines, none).end().map_err(FileError::InvalidLines)?;
         }
@@ -110,7 +110,7 @@ impl FileUpload {
     }
 
     /// Limits of the upload.
-    pub(super) const fn bounds(&self) -> QuotaLimits {
+    pub(super) const fn upload_limits(&self) -> UploadLimits {
         self.bounds
     }
 

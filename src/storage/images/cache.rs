@@ -118,10 +118,10 @@ impl ImageCache {
             RequiredSpace { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
         // Images are evicted before the new image is written, because it may need their space.
         let mut evicted = self.inner.lock().evict(coming, now);
-        let mut spool = spools.open();
+        let mut spool = spools.new_spool();
         spool.push(image).await?;
         let entry = CachedImage {
-            image: spool.seal().await?,
+            image: spool.finish().await?,
             content_type: kind,
             expires_at: now + life,
             account: account.into(),

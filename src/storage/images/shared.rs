@@ -71,7 +71,7 @@ impl SharedImages {
     /// Deletes images. Errors are ignored, because the sweep deletes the images that remain.
     pub fn delete(&self, names: &[String]) {
         let names: Vec<String> = names.iter().map(|name| object_name(name)).collect();
-        self.0.store().and_then(|store| store.delete_all(&names)).ok();
+        self.0.content_store().and_then(|store| store.delete_objects(&names)).ok();
     }
 
     /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet. An
@@ -80,7 +80,7 @@ impl SharedImages {
     /// # Errors
     /// Returns the first I/O error.
     pub fn sweep(&self, lifetime: Duration) -> Result<u64> {
-        let store = self.0.store()?;
+        let store = self.0.content_store()?;
         let (mut swept, mut outcome, mut after) = (0, Ok(()), None::<String>);
         loop {
             let page = store.list(IMAGES_FOLDER, after.as_deref())?;
@@ -88,7 +88,7 @@ impl SharedImages {
             let is_expired = |object: &ObjectInfo| object.age >= lifetime.saturating_add(GRACE);
             let expired: Vec<_> =
                 page.objects.into_iter().filter(is_expired).map(|object| object.name).collect();
-            match store.delete_all(&expired) {
+            match store.delete_objects(&expired) {
                 Ok(()) => swept += expired.len() as u64,
                 Err(error) => outcome = outcome.and(Err(error)),
             }

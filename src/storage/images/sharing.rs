@@ -22,7 +22,7 @@ impl ImageCache {
     /// # Errors
     /// Returns any I/O error of the write, and `TimedOut` if the write takes longer than five seconds; the write then
     /// continues in the background. In both cases, the image remains available at this gateway.
-    pub async fn share(&self, added: &CacheInsertion, image: &[u8], expiry: u64) -> Result<()> {
+    pub async fn share_image(&self, added: &CacheInsertion, image: &[u8], expiry: u64) -> Result<()> {
         let Some(shared) = self.shared.clone() else { return Ok(()) };
         let (name, evicted, image) = (added.name.clone(), added.evicted.clone(), image.to_vec());
         let writing = spawn_blocking({
@@ -50,7 +50,7 @@ impl ImageCache {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub async fn shared_size(&self, name: &str) -> Result<Option<u64>> {
+    pub async fn shared_image_size(&self, name: &str) -> Result<Option<u64>> {
         let Some(shared) = self.shared.clone() else { return Ok(None) };
         let name = name.to_owned();
         spawn_blocking(move || shared.size(&name)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
@@ -60,7 +60,7 @@ impl ImageCache {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub async fn read_shared(&self, name: &str, now: u64) -> Result<Option<SharedImage>> {
+    pub async fn read_shared_image(&self, name: &str, now: u64) -> Result<Option<SharedImage>> {
         let Some(shared) = self.shared.clone() else { return Ok(None) };
         let name = name.to_owned();
         spawn_blocking(move || shared.read(&name, now)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
@@ -68,7 +68,7 @@ impl ImageCache {
 
     /// Caches a loaded image, so that further requests for it do not read it again. `most` is the limit in bytes on
     /// this gateway's own images.
-    pub fn cache_loaded(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
+    pub fn insert_loaded_image(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
         let mut loaded = self.loaded.lock();
         let coming = RequiredSpace { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
         loaded.evict(coming, now);
@@ -106,9 +106,9 @@ mod tests {
         }
 
         async fn image(&self, length: usize) -> CachedImage {
-            let mut spool = self.spools.open();
+            let mut spool = self.spools.new_spool();
             spool.push(&vec![7; length]).await.unwrap();
-            let image = spool.seal().await.unwrap();
+            let image = spool.finish().await.unwrap();
             CachedImage { image, content_type: "image/png", expires_at: NOW + LIFE, account: "".into() }
         }
     }
@@ -119,19 +119,19 @@ mod tests {
         let (one, other) = (fleet.cache(), fleet.cache());
         let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let first = one.insert(&fleet.spools, &[1; 60], label, 100).await.unwrap();
-        one.share(&first, &[1; 60], 500).await.unwrap();
+        one.share_image(&first, &[1; 60], 500).await.unwrap();
         assert!(other.get(&first.name, NOW).is_none());
         assert!(other.acquire_load_permit(&first.name).await.is_some());
-        let read = other.read_shared(&first.name, 400).await.unwrap().unwrap();
+        let read = other.read_shared_image(&first.name, 400).await.unwrap().unwrap();
         assert_eq!((read.image.len(), read.remaining), (60, Duration::from_secs(100)));
         let second = one.insert(&fleet.spools, &[2; 60], label, 100).await.unwrap();
         assert_eq!(second.evicted, [first.name.as_str()]);
-        one.share(&second, &[2; 60], 500).await.unwrap();
+        one.share_image(&second, &[2; 60], 500).await.unwrap();
         // The deletion runs on another thread.
-        while other.shared_size(&first.name).await.unwrap().is_some() {
+        while other.shared_image_size(&first.name).await.unwrap().is_some() {
             tokio::task::yield_now().await;
         }
-        assert!(other.shared_size(&second.name).await.unwrap().is_some());
+        assert!(other.shared_image_size(&second.name).await.unwrap().is_some());
     }
 
     #[tokio::test]
@@ -157,11 +157,11 @@ mod tests {
         // A quarter of 400 bytes has space for two images of 40 bytes.
         for (name, times) in [("a", 3), ("b", 1)] {
             for _ in 0..times {
-                cache.cache_loaded(name, fleet.image(40).await, NOW, 400);
+                cache.insert_loaded_image(name, fleet.image(40).await, NOW, 400);
             }
         }
         assert!(cache.get("a", NOW).is_some() && cache.get("b", NOW).is_some());
-        cache.cache_loaded("c", fleet.image(40).await, NOW, 400);
+        cache.insert_loaded_image("c", fleet.image(40).await, NOW, 400);
         let there = ["a", "b", "c"].map(|name| cache.get(name, NOW).is_some());
         assert_eq!(there, [false, true, true]);
         assert!(cache.get(&own, NOW).is_some());

@@ -119,8 +119,8 @@ impl ResponseFiles for Undeletable {
         Err(ErrorKind::PermissionDenied.into())
     }
 
-    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
-        self.0.files_of(key)
+    fn files_of_key(&self, key: &str) -> Result<Vec<ResponseFile>> {
+        self.0.files_of_key(key)
     }
 
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {

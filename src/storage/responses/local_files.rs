@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Extension of files that are being written.
-pub(super) const UNFINISHED: &str = "new";
+pub(super) const UNFINISHED_EXTENSION: &str = "new";
 
 /// Stored responses in a folder of this machine.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl LocalFiles {
     pub(super) fn remove_unfinished(&self) -> Result<()> {
         self.for_each_key(&mut |key, files| {
             let is_unfinished = |file: &ResponseFile| {
-                Path::new(&file.id).extension().and_then(|name| name.to_str()) == Some(UNFINISHED)
+                Path::new(&file.id).extension().and_then(|name| name.to_str()) == Some(UNFINISHED_EXTENSION)
             };
             let unfinished = files.into_iter().filter(is_unfinished).collect::<Vec<_>>();
             if !unfinished.is_empty() {
@@ -47,7 +47,7 @@ impl LocalFiles {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
             sync_folder(&self.0)?;
         }
-        let unfinished = path.with_extension(UNFINISHED);
+        let unfinished = path.with_extension(UNFINISHED_EXTENSION);
         let written =
             write_synced(&unfinished, sealed, retained_since).and_then(|()| fs::rename(&unfinished, path));
         if written.is_err() {
@@ -92,7 +92,7 @@ impl ResponseFiles for LocalFiles {
         Ok(removed)
     }
 
-    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
+    fn files_of_key(&self, key: &str) -> Result<Vec<ResponseFile>> {
         let entries = match fs::read_dir(self.0.join(key)) {
             Ok(entries) => entries,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -119,7 +119,7 @@ impl ResponseFiles for LocalFiles {
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
         for entry in fs::read_dir(&self.0)? {
             if let Ok(key) = entry?.file_name().into_string() {
-                each(&key, self.files_of(&key)?)?;
+                each(&key, self.files_of_key(&key)?)?;
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ impl ResponseStore {
         limits: ResponseLimits,
     ) -> Result<()> {
         let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
-        let sealed = self.cipher.seal(key, id, retained_since, document)?;
+        let sealed = self.cipher.encrypt(key, id, retained_since, document)?;
         let bytes = sealed.len() as u64;
         let settings = limits.settings;
         if bytes > settings.per_key.min(settings.disk) || !self.files.has_space(bytes, limits.keep_free) {
@@ -134,7 +134,7 @@ impl ResponseStore {
     /// Returns `InvalidData` if the file is damaged or was encrypted with another pepper, and any I/O error.
     pub fn get(&self, key: &str, id: &str, now: u64, retention: Duration) -> Result<Option<Vec<u8>>> {
         let Some(sealed) = self.find(key, id, |files, name| files.read(name))? else { return Ok(None) };
-        let (retained_since, document) = self.cipher.open(key, id, sealed)?;
+        let (retained_since, document) = self.cipher.decrypt(key, id, sealed)?;
         Ok((!is_expired(retained_since, now, retention)).then_some(document))
     }
 

@@ -49,7 +49,7 @@ pub(super) trait ResponseFiles: Send + Sync {
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>>;
 
     /// Returns the files of the stored responses of an API key.
-    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>>;
+    fn files_of_key(&self, key: &str) -> Result<Vec<ResponseFile>>;
 
     /// Calls `each` for every key that has files, with these files.
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;

@@ -43,7 +43,13 @@ impl DocumentCipher {
     }
 
     /// Encrypts a document of a response whose retention starts at `retained_since`, Unix seconds.
-    pub(super) fn seal(&self, key: &str, id: &str, retained_since: u64, document: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn encrypt(
+        &self,
+        key: &str,
+        id: &str,
+        retained_since: u64,
+        document: &[u8],
+    ) -> Result<Vec<u8>> {
         let nonce: [u8; NONCE_LEN] = rand::random();
         let head = [&MAGIC[..], &retained_since.to_be_bytes()].concat();
         let mut sealed = Vec::with_capacity(head.len() + NONCE_LEN + document.len() + AES_256_GCM.tag_len());
@@ -61,7 +67,7 @@ impl DocumentCipher {
     }
 
     /// Decrypts a file; returns the creation time and the document.
-    pub(super) fn open(&self, key: &str, id: &str, mut sealed: Vec<u8>) -> Result<(u64, Vec<u8>)> {
+    pub(super) fn decrypt(&self, key: &str, id: &str, mut sealed: Vec<u8>) -> Result<(u64, Vec<u8>)> {
         let head_bytes = MAGIC.len() + TIME_BYTES;
         let (head, rest) = sealed.split_at_mut_checked(head_bytes).ok_or_else(failed)?;
         let (nonce, text) = rest.split_first_chunk_mut::<NONCE_LEN>().ok_or_else(failed)?;

@@ -34,13 +34,13 @@ impl ResponseFiles for SharedFiles {
 
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
         let name = |file: &ResponseFile| object_name(ResponseName { key, id: &file.id });
-        self.0.store()?.delete_all(&files.iter().map(name).collect::<Vec<_>>())?;
+        self.0.content_store()?.delete_objects(&files.iter().map(name).collect::<Vec<_>>())?;
         Ok(files)
     }
 
-    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
+    fn files_of_key(&self, key: &str) -> Result<Vec<ResponseFile>> {
         let (now, mut files) = (unix_seconds(), Vec::new());
-        self.0.store()?.for_each(&format!("{RESPONSES_FOLDER}/{key}"), &mut |object| {
+        self.0.content_store()?.for_each(&format!("{RESPONSES_FOLDER}/{key}"), &mut |object| {
             files.extend(response_file(&object, now).map(|(_, file)| file));
             Ok(())
         })?;
@@ -50,7 +50,7 @@ impl ResponseFiles for SharedFiles {
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
         // The list is sorted, so the files of a key follow each other.
         let (now, mut current, mut files) = (unix_seconds(), String::new(), Vec::new());
-        self.0.store()?.for_each(RESPONSES_FOLDER, &mut |object| {
+        self.0.content_store()?.for_each(RESPONSES_FOLDER, &mut |object| {
             let Some((key, file)) = response_file(&object, now) else { return Ok(()) };
             if key != current {
                 if !files.is_empty() {

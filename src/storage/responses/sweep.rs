@@ -18,7 +18,7 @@ pub enum SweepRole {
 
 /// Returns true if the contents of the other keys cannot be reached either.
 fn is_unreachable(error: &Error) -> bool {
-    BucketError::cause_of(error).is_some_and(BucketError::is_unreachable)
+    BucketError::from_io_error(error).is_some_and(BucketError::is_unreachable)
 }
 
 impl ResponseStore {
@@ -85,10 +85,11 @@ impl ResponseStore {
         settings: ResponseSettings,
         most: usize,
     ) -> Result<()> {
-        let is_beyond = self.usage.of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
+        let is_beyond =
+            self.usage.bytes_of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
         let Some(_evicting) = is_beyond.then(|| self.eviction.try_lock()).flatten() else { return Ok(()) };
         let mut left = most;
-        if self.usage.of_key(key) > settings.per_key {
+        if self.usage.bytes_of_key(key) > settings.per_key {
             self.evict_oldest(key, newest, &mut left, |used| {
                 if used > settings.per_key { used - settings.per_key / 10 * 9 } else { 0 }
             })?;
@@ -119,7 +120,7 @@ impl ResponseStore {
         left: &mut usize,
         excess: impl FnOnce(u64) -> u64,
     ) -> Result<u64> {
-        let mut files = self.files.files_of(key)?;
+        let mut files = self.files.files_of_key(key)?;
         let order = |file: &ResponseFile| (file.retained_since, file.written_at);
         files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id)));
         let used = files.iter().map(|file| file.bytes).sum();

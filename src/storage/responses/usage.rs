@@ -40,7 +40,7 @@ impl StoredResponseBytes {
         }
     }
 
-    pub(super) fn of_key(&self, key: &str) -> u64 {
+    pub(super) fn bytes_of_key(&self, key: &str) -> u64 {
         self.0.lock().get(key).copied().unwrap_or_default()
     }
 

@@ -42,7 +42,7 @@ pub fn store_location(storage: &StorageSettings) -> StoreLocation {
         Some(DatabasePassword::File(path)) => PasswordSource::File(path.clone()),
     };
     let options = PostgresOptions::new(database.url.reveal(), storage.path.join(DATABASE_FOLDER));
-    let sharing = if storage.fleet.is_some() { StoreSharing::Shared } else { StoreSharing::Alone };
+    let sharing = if storage.fleet.is_some() { StoreSharing::Shared } else { StoreSharing::Exclusive };
     StoreLocation::Database(PostgresOptions { password, sharing, ..options })
 }
 

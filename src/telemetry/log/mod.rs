@@ -11,7 +11,7 @@ mod line;
 mod writer;
 
 pub use exchange::log_exchange;
-pub use writer::flush;
+pub use writer::flush_log;
 
 use crate::config::settings::{LogLevel, LogSettings};
 use layer::LineLayer;
@@ -44,12 +44,12 @@ macro_rules! event_at {
 pub(crate) use event_at;
 
 /// Installs the subscriber of the process, with the level `info`, unless there is one. Earlier events are not written.
-pub fn install() {
+pub fn install_subscriber() {
     filter();
 }
 
 /// Sets level and format.
-pub fn configure(log: LogSettings) {
+pub fn apply_log_settings(log: LogSettings) {
     line::set_format(log.format);
     filter().reload(targets(log.level)).ok();
 }

@@ -29,7 +29,7 @@ static QUEUE: LineQueue = LineQueue::new();
 static THREAD: WriterThread = WriterThread::new();
 
 /// Waits until all lines so far are written; called at the end of the process.
-pub fn flush() {
+pub fn flush_log() {
     QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
 }
 

@@ -5,12 +5,12 @@ use crate::config::settings::OfferSettings;
 use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask};
 use penstock_dialect::completions;
 use penstock_media::image::diffusion_steps_member;
-use penstock_media::speech::unsupported_parameter;
+use penstock_media::speech::unsupported_parameter_error;
 use std::time::Duration;
 
 impl OfferState {
     /// Returns the error for the first part of a request that this offer does not support.
-    pub fn missing_capability(&self, ask: &InferenceRequest) -> Option<ApiError> {
+    pub fn missing_capability_error(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
             InferenceTask::Embed(embed)
                 if embed.dimensions.is_some() && !self.offer.capabilities.accepts_parameter("dimensions") =>
@@ -34,12 +34,12 @@ impl OfferState {
             }
             InferenceTask::Complete(task) => {
                 let abilities = &self.offer.capabilities;
-                completions::missing_capability(task, ask, abilities)
-                    .or_else(|| missing_capability(&self.offer, ask))
+                completions::missing_capability_error(task, ask, abilities)
+                    .or_else(|| missing_capability_error(&self.offer, ask))
             }
-            InferenceTask::Passthrough(_) => unsupported_parameter(ask, &self.offer.capabilities)
-                .or_else(|| missing_capability(&self.offer, ask)),
-            _ => missing_capability(&self.offer, ask),
+            InferenceTask::Passthrough(_) => unsupported_parameter_error(ask, &self.offer.capabilities)
+                .or_else(|| missing_capability_error(&self.offer, ask)),
+            _ => missing_capability_error(&self.offer, ask),
         }
     }
 
@@ -71,7 +71,7 @@ impl OfferState {
 
     /// Returns the refusal of a text completion that asks for more answers per prompt than the offer returns, by its
     /// configuration or as it has shown. The choices of such a request cannot be requested one by one.
-    pub fn too_many_choices(
+    pub fn too_many_choices_error(
         &self,
         ask: &InferenceRequest,
         now: impl FnOnce() -> Duration,
@@ -81,7 +81,7 @@ impl OfferState {
         let refused = answers > 1
             && (self.offer.capabilities.max_n.is_some_and(|most| answers > most)
                 || self.learned.returns_single_choice(now));
-        refused.then(|| too_few_choices(ask))
+        refused.then(|| too_few_choices_error(ask))
     }
 }
 
@@ -94,7 +94,7 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
 }
 
 /// Returns an error that names the request field that needs a capability which the offer does not have.
-fn missing_capability(offer: &OfferSettings, ask: &InferenceRequest) -> Option<ApiError> {
+fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Option<ApiError> {
     let (needs, client) = (&ask.required, ask.dialect);
     let accepts = |parameter: &str| offer.capabilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
@@ -136,7 +136,7 @@ fn missing_capability(offer: &OfferSettings, ask: &InferenceRequest) -> Option<A
 
 /// Returns the refusal of a request for more choices than its provider returns.
 #[must_use]
-pub fn too_few_choices(ask: &InferenceRequest) -> ApiError {
+pub fn too_few_choices_error(ask: &InferenceRequest) -> ApiError {
     match &ask.task {
         InferenceTask::Complete(task) if task.generations_per_prompt == 1 => {
             ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")

@@ -74,7 +74,7 @@ impl Default for HealthChecks {
 
 impl HealthChecks {
     /// Starts to check the providers of this configuration, at the addresses that they have now.
-    pub async fn publish(&self, live: &ConfigSnapshot) {
+    pub async fn publish_providers(&self, live: &ConfigSnapshot) {
         let _guard = self.publishing.lock().await;
         let known = self.providers.load_full();
         let checked = live.providers.iter().filter(|provider| provider.provider.health.is_some());
@@ -163,7 +163,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
     provider.record_check(now, found);
     let live = context.current_config.load_full();
     // After a reload, another provider may have this index.
-    let offers = live.offers_of(provider.provider.index);
+    let offers = live.offers_of_provider(provider.provider.index);
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
         update_breaker(offer, |breaker| breaker.on_check(now, passed));
     }

@@ -24,7 +24,7 @@ use penstock_routing::{
 };
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
-use selection::{FlavorConfig, FlavorSelection, take_last_order};
+use selection::{FlavorConfig, FlavorSelector, take_last_order};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 
 /// Pool of the offers of one model, which can order them for a request.
 pub struct ModelPool {
-    group: LoadBalancerGroup<FlavorSelection>,
+    group: LoadBalancerGroup<FlavorSelector>,
     /// Offers in ascending order of their index.
     offers: Vec<Arc<OfferState>>,
     /// Lock under which the pool is published, one publication at a time.
@@ -128,7 +128,7 @@ impl ModelPool {
 ///
 /// # Errors
 /// Returns an error if the runtime cannot be built; no pool is published then.
-pub fn publish(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
+pub fn publish_pools(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build()?;
     runtime.block_on(async {
         let mut publications: JoinSet<()> = JoinSet::new();

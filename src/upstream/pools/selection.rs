@@ -118,7 +118,7 @@ pub struct FlavorConfig {
 }
 
 /// Selector that orders the offers of a model by one flavor.
-pub struct FlavorSelection {
+pub struct FlavorSelector {
     config: FlavorConfig,
     /// Members in ascending order of their offer's index.
     members: Vec<PoolMember>,
@@ -130,7 +130,7 @@ struct PoolMember {
     backend: Backend,
 }
 
-impl BackendSelection for FlavorSelection {
+impl BackendSelection for FlavorSelector {
     type Iter = OfferOrder;
     type Config = FlavorConfig;
 
@@ -156,7 +156,7 @@ impl BackendSelection for FlavorSelection {
     }
 }
 
-impl FlavorSelection {
+impl FlavorSelector {
     /// Returns the entries of the candidates, best first.
     fn order(&self, key: &SelectionKey<'_>) -> Vec<PlannedOffer> {
         let [now, prompt, output, seed, explores, explore_seed, session @ ..] = key.header;
@@ -210,7 +210,7 @@ pub(super) fn take_last_order() -> Vec<PlannedOffer> {
 /// Iterator over the backends in the order of one request; most requests need only the first. The entries of the whole
 /// order are left for [`take_last_order`].
 pub struct OfferOrder {
-    selection: Arc<FlavorSelection>,
+    selection: Arc<FlavorSelector>,
     entries: Vec<PlannedOffer>,
     next: usize,
 }

@@ -27,7 +27,7 @@ enum Fault {
     Kill(usize),
     /// All gateways but this one are killed at once.
     KillOthers(usize),
-    /// Stopped until the other gateways have buried it, then continued.
+    /// Stopped until the other gateways have evicted it, then continued.
     Suspend(usize),
     CrashDatabase,
     /// The gateway is killed while the database is stopped.
@@ -52,7 +52,7 @@ struct Load {
     clients: Vec<Client>,
     /// Locked for reading by each request in flight; locked for writing while the load is paused.
     pause: RwLock<()>,
-    /// For each gateway, true if the others may have buried it: its answers may stay without a charge.
+    /// For each gateway, true if the others may have evicted it: its answers may stay without a charge.
     may_be_buried: [AtomicBool; GATEWAYS],
     charges: Mutex<Charges>,
     answers: [AtomicUsize; GATEWAYS],
@@ -177,16 +177,16 @@ impl Chaos {
         self.restart(gateway).await;
     }
 
-    /// Suspends a gateway until the others have buried it; it serves nothing more, and is replaced.
+    /// Suspends a gateway until the others have evicted it; it serves nothing more, and is replaced.
     async fn suspend(&mut self, gateway: usize) {
         let others = || (0..GATEWAYS).filter(|other| *other != gateway);
-        let before = self.burials(others()).await;
+        let before = self.evictions(others()).await;
         self.load.may_be_buried[gateway].store(true, Ordering::SeqCst);
         self.fleet.gateways[gateway].signal("STOP");
-        let is_buried = || async { self.burials(others()).await > before };
-        until_answered("the burial", is_buried).await;
+        let is_evicted = || async { self.evictions(others()).await > before };
+        until_answered("the burial", is_evicted).await;
         self.fleet.gateways[gateway].signal("CONT");
-        // A buried gateway ends, so that its service manager starts it again.
+        // A evicted gateway ends, so that its service manager starts it again.
         let ended = self.fleet.gateways[gateway].until_ended().await;
         assert!(!ended.success() && self.fleet.gateways[gateway].output().contains("restart_needed"));
         self.restart(gateway).await;
@@ -196,15 +196,15 @@ impl Chaos {
         drop(paused);
     }
 
-    /// Number of burials by the gateways that answer.
-    async fn burials(&self, asked: impl Iterator<Item = usize>) -> u64 {
-        let mut burials = 0;
+    /// Number of evictions by the gateways that answer.
+    async fn evictions(&self, asked: impl Iterator<Item = usize>) -> u64 {
+        let mut evictions = 0;
         for gateway in asked {
             let metrics = self.fleet.admin(gateway).get("/metrics").await.text();
             let count = metrics.lines().find_map(|line| line.strip_prefix("penstock_fleet_burials_total "));
-            burials += count.unwrap().parse::<u64>().unwrap();
+            evictions += count.unwrap().parse::<u64>().unwrap();
         }
-        burials
+        evictions
     }
 
     /// Pauses the load, waits until all charges are written, and compares the balance with the answers.

@@ -37,7 +37,7 @@ pub struct ChargedAnswer {
 pub struct Charges {
     /// Charges of answers, by request.
     certain: BTreeMap<String, i64>,
-    /// Charges of answers of gateways that may have been buried.
+    /// Charges of answers of gateways that may have been evicted.
     uncertain: BTreeMap<String, i64>,
     /// Number of requests without an answer, which may be charged.
     pub lost: usize,
@@ -91,7 +91,7 @@ impl Charges {
 impl fmt::Display for Charges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (certain, uncertain, lost) = (self.certain.len(), self.uncertain.len(), self.lost);
-        write!(f, "{certain} answers, {uncertain} of gateways that were buried, {lost} requests lost")
+        write!(f, "{certain} answers, {uncertain} of gateways that were evicted, {lost} requests lost")
     }
 }
 

@@ -68,7 +68,7 @@ fn run_member(
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let begun = Instant::now();
-        member.read_heartbeats(begun).unwrap();
+        member.refresh_members(begun).unwrap();
         known = known.max(member.live_members().len());
         member.write_heartbeat(&report(number), Vec::new(), begun).unwrap();
         durations.push(begun.elapsed());

@@ -231,7 +231,7 @@ fn fill(home: &Home, count: usize) {
                 0 => rows.put(StoreTable::Keys, name, key.value.clone()),
                 1 => rows.put(StoreTable::AccountKeys, [&b"default\0"[..], &name].concat(), []),
                 2 => rows.put(StoreTable::Idempotency, name, [7; 40]),
-                _ => rows.put(StoreTable::Figures, name, [8; 120]),
+                _ => rows.put(StoreTable::Measurements, name, [8; 120]),
             };
         }
         store.apply(rows).unwrap();

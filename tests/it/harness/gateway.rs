@@ -134,7 +134,7 @@ impl Bench {
     pub async fn start(self) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let gateway = Box::pin(self.gateway(&folder)).await;
-        let key = keys::create_demo(&gateway.app).await.unwrap().1;
+        let key = keys::create_demo_key(&gateway.app).await.unwrap().1;
         let client = Client { address: gateway.http_addresses[0], key };
         Running { gateway, client, folder }
     }

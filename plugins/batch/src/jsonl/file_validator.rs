@@ -137,7 +137,7 @@ impl FileValidator {
 
     /// Returns true if the current line is so long that its end is not searched for any more.
     #[must_use]
-    pub fn is_line_endless(&self) -> bool {
+    pub fn is_line_too_long(&self) -> bool {
         self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED_BYTES))
     }
 

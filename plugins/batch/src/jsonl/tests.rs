@@ -223,13 +223,13 @@ fn a_long_line_is_invalid_before_its_end_and_endless_beyond_a_bound() {
     lines.push(&vec![b'x'; MOST_LINE]);
     assert!(!lines.has_error(), "it may end now");
     lines.push(&[b'x'; 8]);
-    assert!(lines.has_error() && !lines.is_line_endless());
+    assert!(lines.has_error() && !lines.is_line_too_long());
     lines.push(&vec![b'x'; MAX_SKIPPED_BYTES - 8]);
-    assert!(!lines.is_line_endless());
+    assert!(!lines.is_line_too_long());
     lines.push(b"\nx");
-    assert!(lines.has_error() && !lines.is_line_endless(), "the next is another");
+    assert!(lines.has_error() && !lines.is_line_too_long(), "the next is another");
     lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED_BYTES]);
-    assert!(lines.is_line_endless());
+    assert!(lines.is_line_too_long());
     let codes: Vec<_> =
         lines.end().unwrap_err().first.iter().map(|mistake| (mistake.line, mistake.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);

@@ -93,7 +93,7 @@ pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     let wallet = |name: &str, unit: &'static str| {
         let wallet = balance.get(name).cloned().unwrap_or_default();
         let figure = |name: &str| figure(&wallet, name, unit);
-        let detail = Text::with("{0} in total, {1} reserved", [figure("balance"), figure("reserved")]);
+        let detail = Text::with_values("{0} in total, {1} reserved", [figure("balance"), figure("reserved")]);
         (figure("available"), detail)
     };
     let (credits, energy) = (wallet("credits", "credits"), wallet("energy_kwh", "kWh"));
@@ -113,7 +113,7 @@ pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
             value: limit("requests_per_minute").unwrap_or_else(|| "no limit".into()),
             detail: limit("tokens_per_minute").map_or_else(
                 || "no limit of tokens".into(),
-                |tokens| Text::with("{0} tokens per minute", [tokens]),
+                |tokens| Text::with_values("{0} tokens per minute", [tokens]),
             ),
             state: CellState::None,
         },

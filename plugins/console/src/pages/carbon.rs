@@ -1,7 +1,7 @@
 //! Carbon report by ESRS E1: gross emissions of scope 3, category 1, with their range, method, origin of the energy and
 //! intensities; as a page and as CSV.
 
-use super::invoice::{array_member, party};
+use super::invoice::{array_member, party_lines};
 use super::{day, exact_text, number, quantity_cell, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -111,7 +111,7 @@ fn subject(report: &Value, parties: &Value) -> Text {
     let customer = parties.pointer("/customer/name").and_then(Value::as_str).map(str::to_owned);
     match (customer, report.get("account").and_then(Value::as_str)) {
         (Some(name), _) => name.into(),
-        (None, Some(account)) => Text::with("Account {0}", [account.to_owned().into()]),
+        (None, Some(account)) => Text::with_values("Account {0}", [account.to_owned().into()]),
         (None, None) => "All accounts".into(),
     }
 }
@@ -119,21 +119,21 @@ fn subject(report: &Value, parties: &Value) -> Text {
 /// Returns the header of every printed page: whose report it is, and its period.
 fn running_header(report: &Value, parties: &Value) -> Text {
     let [from, to] = [day(report, "from"), day(report, "to")];
-    Text::with("Carbon report, {0}, {1} to {2}", [subject(report, parties), from, to])
+    Text::with_values("Carbon report, {0}, {1} to {2}", [subject(report, parties), from, to])
 }
 
 /// Columns with the subject, the issuer and the date of the report.
 fn header_columns(report: &Value, parties: &Value) -> Vec<(Text, Vec<Text>)> {
     let mut facts = match report.get("account").and_then(Value::as_str) {
-        Some(account) => vec![Text::with("Account {0}", [account.to_owned().into()])],
+        Some(account) => vec![Text::with_values("Account {0}", [account.to_owned().into()])],
         None => vec!["All accounts".into()],
     };
-    facts.push(Text::with("Period {0} to {1}", [day(report, "from"), day(report, "to")]));
-    facts.push(Text::with("Report of {0}", [Text::Time(text(parties, "created"))]));
+    facts.push(Text::with_values("Period {0} to {1}", [day(report, "from"), day(report, "to")]));
+    facts.push(Text::with_values("Report of {0}", [Text::Time(text(parties, "created"))]));
     let mut columns = vec![("Carbon report".into(), facts)];
     let of = |name: &str| parties.get(name).filter(|party| !party.is_null());
-    columns.extend(of("customer").map(|customer| ("Customer".into(), party(Some(customer)))));
-    columns.push(("Issuer".into(), party(of("issuer"))));
+    columns.extend(of("customer").map(|customer| ("Customer".into(), party_lines(Some(customer)))));
+    columns.push(("Issuer".into(), party_lines(of("issuer"))));
     columns
 }
 
@@ -148,7 +148,7 @@ fn tiles(total: &Value) -> Vec<Tile> {
         detail,
         state: CellState::None,
     };
-    let range = Text::with(
+    let range = Text::with_values(
         "{0} to {1}",
         [quantity("carbon_location_low_g_co2e", "g"), quantity("carbon_location_high_g_co2e", "g")],
     );
@@ -174,7 +174,7 @@ fn tiles(total: &Value) -> Vec<Tile> {
 fn share(total: &Value, part: &str) -> Text {
     match (number(total, part), number(total, "energy_kwh")) {
         (Some(part), Some(energy)) if energy > 0.0 => {
-            Text::with("{0} of the energy", [Text::Quantity(part / energy * 100.0, "%")])
+            Text::with_values("{0} of the energy", [Text::Quantity(part / energy * 100.0, "%")])
         }
         _ => Text::default(),
     }
@@ -205,7 +205,7 @@ fn metric_table(report: &Value, total: &Value) -> Table {
         vec![Cell::text(Text::Data(disclosure.to_owned())), Cell::text(name), value]
     };
     Table {
-        title: Text::with("Scope 3, category 1, {0} to {1}", [day(report, "from"), day(report, "to")]),
+        title: Text::with_values("Scope 3, category 1, {0} to {1}", [day(report, "from"), day(report, "to")]),
         headings: vec!["Disclosure", "Figure", "Value"],
         rows: metrics.into_iter().map(row).collect(),
         empty_text: "There is no usage in this period.",
@@ -270,11 +270,11 @@ fn listed(report: &Value, member: &str) -> Text {
 fn notes(report: &Value) -> Vec<Text> {
     vec![
         "Gross emissions are those of operation and the embodied ones of the hardware. For the customer all of it is purchased services: scope 3, category 1 of the GHG Protocol.".into(),
-        Text::with(
+        Text::with_values(
             "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. Grid: {1}.",
             [listed(report, "methods"), listed(report, "grids")],
         ),
-        Text::with(
+        Text::with_values(
             "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
             [listed(report, "contracts")],
         ),
@@ -308,7 +308,7 @@ pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
             ("contracts", json!(list(report, "contracts"))),
         ];
         members.extend(added.map(|(name, value)| (name.to_owned(), value)));
-        table.add(&row);
+        table.add_row(&row);
     };
     for (kind, member, name) in KINDS {
         array_member(report, member).iter().for_each(|row| add(kind, text(row, name), row));

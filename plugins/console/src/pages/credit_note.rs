@@ -1,6 +1,6 @@
 //! Credit note of an issued invoice: page for the screen and for print, its form and the list of credit notes.
 
-use super::invoice::{array_member, is_draft, lines_table, notes, number_of, party, totals_table};
+use super::invoice::{array_member, is_draft, lines_table, notes, number_of, party_lines, totals_table};
 use super::{day, exact_text, percent_encode, text};
 use crate::block::{Block, Cell, Field, Form, NoticeKind, Table};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
@@ -11,13 +11,13 @@ use serde_json::Value;
 #[must_use]
 pub fn credit_note_blocks(note: &Value, path: &str) -> Vec<Block> {
     let heading = [number_of(note).to_owned().into(), customer(note).into(), text(note, "invoice").into()];
-    let mut blocks = vec![Block::RunningHeader(Text::with("Credit note {0}, {1}, for invoice {2}", heading))];
+    let mut blocks = vec![Block::RunningHeader(Text::with_values("Credit note {0}, {1}, for invoice {2}", heading))];
     if is_draft(note) {
         blocks.push(Block::Notice(NoticeKind::Warning, "Draft without a number.".into()));
     }
     blocks.push(Block::Columns(vec![
-        ("Seller".into(), party(note.get("seller"))),
-        ("Customer".into(), party(note.get("customer"))),
+        ("Seller".into(), party_lines(note.get("seller"))),
+        ("Customer".into(), party_lines(note.get("customer"))),
         ("Credit note".into(), facts(note)),
     ]));
     if !is_draft(note) {
@@ -45,13 +45,13 @@ fn customer(note: &Value) -> String {
 fn facts(note: &Value) -> Vec<Text> {
     let date = if is_draft(note) { "Draft of {0}" } else { "Date {0}" };
     vec![
-        Text::with("Number {0}", [number_of(note).to_owned().into()]),
-        Text::with("Account {0}", [text(note, "account").into()]),
-        Text::with(
+        Text::with_values("Number {0}", [number_of(note).to_owned().into()]),
+        Text::with_values("Account {0}", [text(note, "account").into()]),
+        Text::with_values(
             "Invoice {0}, {1} to {2}",
             [text(note, "invoice").into(), day(note, "from"), day(note, "to")],
         ),
-        Text::with(date, [Text::Time(text(note, "created"))]),
+        Text::with_values(date, [Text::Time(text(note, "created"))]),
     ]
 }
 
@@ -101,14 +101,14 @@ pub fn credit_notes_csv(issued: &Value, style: CsvStyle) -> String {
         ("total_eur", true),
     ];
     let mut table = CsvTable::new(style, COLUMNS.to_vec());
-    array_member(issued, "data").iter().for_each(|row| table.add(row));
+    array_member(issued, "data").iter().for_each(|row| table.add_row(row));
     table.into_text()
 }
 
 /// Corrections and amounts of a credit note, before it is issued.
 #[must_use]
 pub fn credit_note_summary_blocks(note: &Value) -> Vec<Block> {
-    let recipient = Block::Columns(vec![("Customer".into(), party(note.get("customer")))]);
+    let recipient = Block::Columns(vec![("Customer".into(), party_lines(note.get("customer")))]);
     let lines = Table { title: "Corrections".into(), ..lines_table(note) };
     vec![recipient, Block::Table(lines), Block::Table(totals_table(note))]
 }

@@ -1,7 +1,7 @@
 //! Pages of the account holders' dashboard.
 
 use super::accounts::account_tiles;
-use super::forms::version_of;
+use super::forms::object_version;
 use super::usage::{UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
@@ -30,7 +30,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
         ("Charged", "eur", "EUR"),
         ("Carbon, location-based", "carbon_g_co2", "g"),
     ] {
-        let title = Text::with("{0} per day by {1}", [title.into(), "model".into()]);
+        let title = Text::with_values("{0} per day by {1}", [title.into(), "model".into()]);
         blocks.push(Block::Chart(usage_chart(usage, &view, &order, member, title, unit)));
     }
     blocks.push(Block::Details(value_table(usage, &view)));
@@ -41,14 +41,15 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
 fn total_tiles(usage: &Value) -> Vec<Tile> {
     let total = usage.get("total").cloned().unwrap_or_default();
     let figure = |name: &str, unit: &'static str| figure(&total, name, unit);
-    let range = Text::with("{0} to {1}", [figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g")]);
-    let since = Text::with("since {0}", [day(usage, "from")]);
+    let range =
+        Text::with_values("{0} to {1}", [figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g")]);
+    let since = Text::with_values("since {0}", [day(usage, "from")]);
     let figures = [
         ("Charged", figure("eur", "EUR"), since),
         (
             "Requests",
             figure("requests", ""),
-            Text::with("{0} without a charge", [figure("requests_not_charged", "")]),
+            Text::with_values("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
         ("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),
         ("Carbon, location-based", figure("carbon_g_co2", "g"), range),
@@ -151,7 +152,7 @@ pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
-        .with_field(Field::hidden("version", version_of(key)))
+        .with_field(Field::hidden("version", object_version(key)))
         .with_field(Field::new("name", "Name").required().value(name))
         .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))

@@ -79,7 +79,7 @@ pub fn usage_csv(usage: &Value, dimensions: &[&'static str], with_money: bool, s
     let figures = USAGE_COLUMNS.into_iter().chain(money);
     let columns = dimensions.iter().map(|name| (*name, false)).chain(figures).collect();
     let mut table = CsvTable::new(style, columns);
-    rows(usage).iter().for_each(|row| table.add(row));
+    rows(usage).iter().for_each(|row| table.add_row(row));
     table.into_text()
 }
 
@@ -112,7 +112,7 @@ pub fn add_ledger_entry(table: &mut CsvTable, entry: &Value) {
     };
     let row: serde_json::Map<String, Value> =
         members.iter().map(|(name, value)| (column(name), value.clone())).collect();
-    table.add(&Value::Object(row));
+    table.add_row(&Value::Object(row));
 }
 
 /// Creates the CSV of ledger entries, to which pages are added.
@@ -178,7 +178,7 @@ fn charge_table(usage: &Value, member: &'static str, title: &'static str, headin
         shown.push(std::iter::once(Cell::text("Total")).chain(figures(total)).collect());
     }
     Table {
-        title: Text::with(title, [day(usage, "from"), day(usage, "to")]),
+        title: Text::with_values(title, [day(usage, "from"), day(usage, "to")]),
         headings: vec![
             heading,
             "Requests",

@@ -127,7 +127,7 @@ pub fn account_form(account: &Value) -> Form {
     let name = account.get("name").and_then(Value::as_str).unwrap_or_default();
     let path = format!("/console/accounts/{}/change", percent_encode(&text(account, "id")));
     Form::new(path, "Name and limits", "Save")
-        .with_field(Field::hidden("version", version_of(account)))
+        .with_field(Field::hidden("version", object_version(account)))
         .with_field(Field::new("name", "Name").value(name).help("The id if empty."))
         .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
         .with_field(field("tokens_per_minute", "Tokens per minute"))
@@ -137,7 +137,7 @@ pub fn account_form(account: &Value) -> Form {
 }
 
 /// Returns the version of an object that a form changes; empty without one.
-pub(super) fn version_of(object: &Value) -> &str {
+pub(super) fn object_version(object: &Value) -> &str {
     object.get("version").and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -167,7 +167,7 @@ pub fn user_role_form(user: &Value) -> Form {
         _ => &CONSOLE_ROLES,
     };
     Form::new(format!("/console/users/{}/role", percent_encode(&name)), "Change the role", "Save")
-        .with_field(Field::hidden("version", version_of(user)))
+        .with_field(Field::hidden("version", object_version(user)))
         .with_field(
             Field::new("role", "Role")
                 .kind(FieldKind::choice(roles))

@@ -24,20 +24,19 @@ pub(super) fn intensity_cell(grid: &Value) -> Cell {
 }
 
 /// Cell with the origin of the intensity and its age; more on hover.
-pub(super) fn intensity_source(grid: &Value) -> Cell {
+pub(super) fn intensity_source_cell(grid: &Value) -> Cell {
     let configured = "Location-based, CO₂ equivalent, from the configuration of this gateway.";
     match (&*text(grid, "source"), number(grid, "seconds_old")) {
         ("forecast", Some(seconds)) => {
-            Cell::text(Text::with("forecast, {0} old", [age(seconds)])).with_exact(configured)
+            Cell::text(Text::with_values("forecast, {0} old", [age(seconds)])).with_exact(configured)
         }
         ("forecast", None) => Cell::text("forecast").with_exact(configured),
         ("typical", _) => Cell::text("usual at this hour").with_exact(configured),
-        ("yearly", _) => {
-            Cell::text(Text::with("mean of {0}", [text(grid, "year").into()])).with_exact(Text::with(
+        ("yearly", _) => Cell::text(Text::with_values("mean of {0}", [text(grid, "year").into()]))
+            .with_exact(Text::with_values(
                 "Location-based, lifecycle factors, CO₂ equivalent. Source: {0}.",
                 [text(grid, "attribution").into()],
-            ))
-        }
+            )),
         _ => Cell::text("–"),
     }
 }
@@ -121,13 +120,16 @@ mod tests {
             (json!({"source": "yearly", "year": 2025}), Language::French, "moyenne de 2025"),
             (json!({}), Language::English, "–"),
         ] {
-            assert_eq!(shown(&intensity_source(&grid), language), expected);
+            assert_eq!(shown(&intensity_source_cell(&grid), language), expected);
         }
         let cell = intensity_cell(&forecast(0));
         assert_eq!((shown(&cell, Language::German), cell.numeric), ("31\u{202f}g/kWh".to_owned(), true));
         let yearly = json!({"source": "yearly", "year": 2025, "attribution": "Electricity Maps"});
         assert!(
-            intensity_source(&yearly).exact.render(Language::English).ends_with("Source: Electricity Maps.")
+            intensity_source_cell(&yearly)
+                .exact
+                .render(Language::English)
+                .ends_with("Source: Electricity Maps.")
         );
     }
 

@@ -25,8 +25,8 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
         blocks.push(Block::Notice(NoticeKind::Warning, draft_text(invoice)));
     }
     blocks.push(Block::Columns(vec![
-        ("Seller".into(), party(invoice.get("seller"))),
-        ("Customer".into(), party(invoice.get("customer"))),
+        ("Seller".into(), party_lines(invoice.get("seller"))),
+        ("Customer".into(), party_lines(invoice.get("customer"))),
         ("Invoice".into(), facts(invoice)),
     ]));
     let range = format!(
@@ -68,7 +68,7 @@ fn draft_text(invoice: &Value) -> Text {
         "overlapping" => {
             let text_of_other =
                 "Draft without a number: the invoice {0} has days in common with this period.";
-            Text::with(text_of_other, [text(invoice, "overlaps").into()])
+            Text::with_values(text_of_other, [text(invoice, "overlaps").into()])
         }
         _ => "Draft without a number: an invoice is issued after the end of its period.".into(),
     }
@@ -101,7 +101,7 @@ pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 }
 
 /// Lines with name and address of a seller or a customer.
-pub(super) fn party(party: Option<&Value>) -> Vec<Text> {
+pub(super) fn party_lines(party: Option<&Value>) -> Vec<Text> {
     let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".into()] };
     let address = party.get("address").and_then(Value::as_array).into_iter().flatten();
     let mut lines = vec![Text::Data(text(party, "name"))];
@@ -110,7 +110,7 @@ pub(super) fn party(party: Option<&Value>) -> Vec<Text> {
         party
             .get("vat_id")
             .and_then(Value::as_str)
-            .map(|id| Text::with("VAT id {0}", [id.to_owned().into()])),
+            .map(|id| Text::with_values("VAT id {0}", [id.to_owned().into()])),
     );
     lines
 }
@@ -127,15 +127,15 @@ fn running_header(invoice: &Value) -> Text {
     let period = [day(invoice, "from"), day(invoice, "to")];
     let number = number_of(invoice).to_owned();
     let [from, to] = period;
-    Text::with("Invoice {0}, {1}, {2} to {3}", [number.into(), name.into(), from, to])
+    Text::with_values("Invoice {0}, {1}, {2} to {3}", [number.into(), name.into(), from, to])
 }
 
 fn facts(invoice: &Value) -> Vec<Text> {
     vec![
-        Text::with("Number {0}", [number_of(invoice).to_owned().into()]),
-        Text::with("Account {0}", [text(invoice, "account").into()]),
-        Text::with("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
-        Text::with(
+        Text::with_values("Number {0}", [number_of(invoice).to_owned().into()]),
+        Text::with_values("Account {0}", [text(invoice, "account").into()]),
+        Text::with_values("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
+        Text::with_values(
             if is_draft(invoice) { "Draft of {0}" } else { "Invoice date {0}" },
             [Text::Time(text(invoice, "created"))],
         ),
@@ -146,10 +146,10 @@ fn facts(invoice: &Value) -> Vec<Text> {
 fn line_name(line: &Value) -> Text {
     let model = text(line, "model").into();
     match line.get("price_class").map(Value::as_str) {
-        Some(Some("batch")) => Text::with("{0}, batch", [model]),
-        Some(Some("energy")) => Text::with("{0}, paid in energy", [model]),
-        Some(Some("batch_energy")) => Text::with("{0}, batch, paid in energy", [model]),
-        Some(None) => Text::with("{0}, several prices", [model]),
+        Some(Some("batch")) => Text::with_values("{0}, batch", [model]),
+        Some(Some("energy")) => Text::with_values("{0}, paid in energy", [model]),
+        Some(Some("batch_energy")) => Text::with_values("{0}, batch, paid in energy", [model]),
+        Some(None) => Text::with_values("{0}, several prices", [model]),
         _ => model,
     }
 }
@@ -166,15 +166,15 @@ fn unit_prices(line: &Value) -> Text {
     let class = text(line, "price_class");
     if class == "energy" || class == "batch_energy" {
         let price = Text::Exact(with_cents(&text(line, "eur_per_kwh")), "");
-        return Text::with("{0} EUR per kWh, {1} kWh charged", [price, exact_text(line, "charged_kwh", "")]);
+        return Text::with_values("{0} EUR per kWh, {1} kWh charged", [price, exact_text(line, "charged_kwh", "")]);
     }
     let price = |(name, unit): &(&str, &'static str)| {
         let amount = line.get(*name)?.as_str()?;
-        Some(Text::with(unit, [Text::Exact(with_cents(amount), "")]))
+        Some(Text::with_values(unit, [Text::Exact(with_cents(amount), "")]))
     };
     let mut prices = UNITS.iter().filter_map(price);
     let first = prices.next().unwrap_or_default();
-    prices.fold(first, |list, price| Text::with("{0}, {1}", [list, price]))
+    prices.fold(first, |list, price| Text::with_values("{0}, {1}", [list, price]))
 }
 
 /// Adds zeros to an amount, so that it has at least two decimals.
@@ -185,7 +185,7 @@ fn with_cents(amount: &str) -> String {
 }
 
 /// Cell with the exact EUR of a row.
-pub(super) fn amount(row: &Value) -> Cell {
+pub(super) fn eur_cell(row: &Value) -> Cell {
     match row.get("eur").and_then(Value::as_str) {
         Some(amount) => Cell::number(Text::Exact(with_cents(amount), "")),
         None => Cell::number(exact_text(row, "eur", "")),
@@ -209,7 +209,7 @@ pub(super) fn lines_table(invoice: &Value) -> Table {
             Cell::number(exact_text(line, "output_tokens", "")),
             Cell::number(exact_text(line, "images", "")),
             Cell::number(exact_text(line, "audio_seconds", "")),
-            amount(line),
+            eur_cell(line),
         ]
     };
     Table {
@@ -234,7 +234,7 @@ pub(super) fn lines_table(invoice: &Value) -> Table {
 }
 
 pub(super) fn totals_table(invoice: &Value) -> Table {
-    let vat = Text::with("VAT, {0} %", [exact_text(invoice, "vat_percent", "")]);
+    let vat = Text::with_values("VAT, {0} %", [exact_text(invoice, "vat_percent", "")]);
     let row =
         |name: Text, member: &str| vec![Cell::text(name), Cell::number(exact_text(invoice, member, ""))];
     Table {
@@ -262,7 +262,7 @@ fn sums_table(
             Cell::number(exact_text(row, "output_tokens", "")),
             measured(row, "energy_kwh", "kWh"),
             measured(row, "carbon_location_g_co2e", "g"),
-            amount(row),
+            eur_cell(row),
         ]
     };
     Table {

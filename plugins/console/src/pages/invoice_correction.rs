@@ -8,17 +8,17 @@ use serde_json::Value;
 /// the model only.
 pub(super) fn correction_name(line: &Value, model: String) -> Text {
     if line.get("corrects_entry").is_none_or(Value::is_null) {
-        return Text::with("Correction: {0}", [model.into()]);
+        return Text::with_values("Correction: {0}", [model.into()]);
     }
     let entry = |name: &str| Text::Exact(text(line, name), "");
     let [number, corrected, model] = [entry("entry"), entry("corrects_entry"), Text::Data(model)];
     let [made, charged] = [day(line, "day"), day(line, "corrects_day")];
     match line.get("corrects_invoice").and_then(Value::as_str) {
-        None => Text::with(
+        None => Text::with_values(
             "Correction {0} of {1}, of entry {2} of {3}: {4}",
             [number, made, corrected, charged, model],
         ),
-        Some(invoice) => Text::with(
+        Some(invoice) => Text::with_values(
             "Correction {0} of {1}, of entry {2} of {3} on invoice {4}: {5}",
             [number, made, corrected, charged, invoice.to_owned().into(), model],
         ),

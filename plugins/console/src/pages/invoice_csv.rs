@@ -74,7 +74,7 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
             ("net_eur", json!(net)),
         ];
         members.extend(added.map(|(name, value)| (name.to_owned(), value)));
-        table.add(&row);
+        table.add_row(&row);
     };
     for (kind, member) in [("line", "lines"), ("key", "keys"), ("day", "days"), ("location", "locations")] {
         array_member(invoice, member).iter().for_each(|row| add(kind, row));

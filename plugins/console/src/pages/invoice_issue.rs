@@ -1,6 +1,6 @@
 //! Issue of an invoice: its form, the summary before it, and the list of issued invoices.
 
-use super::invoice::{array_member, party};
+use super::invoice::{array_member, party_lines};
 use super::{exact_text, percent_encode, text};
 use crate::block::{Block, Cell, Field, Form, NoticeKind, Table};
 use crate::text::Text;
@@ -61,7 +61,7 @@ pub fn issue_summary_blocks(invoice: &Value) -> Vec<Block> {
         rows: vec![amount("Net", "net_eur"), amount("VAT", "vat_eur"), amount("Total", "total_eur")],
         ..Table::default()
     };
-    let recipient = Block::Columns(vec![("Customer".into(), party(invoice.get("customer")))]);
+    let recipient = Block::Columns(vec![("Customer".into(), party_lines(invoice.get("customer")))]);
     missing_address_notice(invoice).into_iter().chain([recipient, Block::Table(total)]).collect()
 }
 

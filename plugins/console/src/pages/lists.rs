@@ -120,14 +120,17 @@ pub fn audit_blocks(entries: &Value, check: &Value, with_money: bool) -> Vec<Blo
     let good = check.get("good") == Some(&Value::Bool(true));
     let notice = if good {
         Block::Notice(
-            NoticeKind::Done,
-            Text::with("The hash chain of all {0} entries is intact.", [exact_text(check, "entries", "")]),
+            NoticeKind::Success,
+            Text::with_values(
+                "The hash chain of all {0} entries is intact.",
+                [exact_text(check, "entries", "")],
+            ),
         )
     } else {
         let first = exact_text(check, "first_bad", "");
         Block::Notice(
             NoticeKind::Error,
-            Text::with("Entry {0} does not fit the hash chain: the log was changed.", [first]),
+            Text::with_values("Entry {0} does not fit the hash chain: the log was changed.", [first]),
         )
     };
     let row = |entry: &Value| {

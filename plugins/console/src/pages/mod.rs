@@ -46,7 +46,7 @@ pub use invoice_issue::{
 };
 pub use latency::{latency_blocks, latency_form};
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, user_table, users_blocks};
-pub use overview::{live_figures_json, overview_blocks};
+pub use overview::{overview_blocks, overview_figures_json};
 pub use playground::{
     PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, playground_answer_blocks, playground_form, quote_blocks,
 };
@@ -95,7 +95,7 @@ fn figure(value: &Value, name: &str, unit: &'static str) -> Text {
 
 /// Number with all its digits, and its unit.
 fn exact(amount: f64, unit: &'static str) -> Text {
-    Text::exact(amount, unit)
+    Text::exact_number(amount, unit)
 }
 
 /// Member as an exact number of the API, and its unit.

@@ -27,7 +27,7 @@ pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool
 /// Returns the figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and
 /// `notices`.
 #[must_use]
-pub fn live_figures_json(
+pub fn overview_figures_json(
     status: &Value,
     hours: &Value,
     now: u64,
@@ -52,7 +52,7 @@ fn notices(status: &Value) -> impl Iterator<Item = (NoticeKind, Text)> {
     let kinds = [("not_ready_because", NoticeKind::Error), ("degraded_because", NoticeKind::Warning)];
     kinds.into_iter().filter_map(|(name, kind)| {
         let why = status.get(name)?.as_str()?.to_owned();
-        Some((kind, Text::with("The gateway reports: {0}.", [Text::Word(why)])))
+        Some((kind, Text::with_values("The gateway reports: {0}.", [Text::Word(why)])))
     })
 }
 
@@ -82,13 +82,13 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
         tile(
             "Gateway",
             if is_ready { "ready" } else { "not ready" }.into(),
-            Text::with("version {0}", [text(status, "version").into()]),
+            Text::with_values("version {0}", [text(status, "version").into()]),
             if is_ready { CellState::Good } else { CellState::Bad },
         ),
         tile(
             "Requests in flight",
             exact_text(status, "requests_open", ""),
-            Text::with("{0} streams open", [exact_text(status, "streams_open", "")]),
+            Text::with_values("{0} streams open", [exact_text(status, "streams_open", "")]),
             CellState::None,
         ),
         error_tile(status.get("recent").unwrap_or(&empty)),
@@ -97,7 +97,7 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
         tile(
             "Ledger",
             word(ledger, "state"),
-            Text::with(
+            Text::with_values(
                 "{0} entries, {1} open reserves",
                 [exact_text(ledger, "entries", ""), exact_text(ledger, "open_reserves", "")],
             ),
@@ -132,7 +132,10 @@ fn offer_tiles(status: &Value) -> [Tile; 2] {
     [
         Tile {
             label: "Healthy offers".into(),
-            value: Text::with("{0} of {1}", [healthy.to_string().into(), offers.len().to_string().into()]),
+            value: Text::with_values(
+                "{0} of {1}",
+                [healthy.to_string().into(), offers.len().to_string().into()],
+            ),
             detail: Text::default(),
             state: if is_healthy { CellState::Good } else { CellState::Warning },
         },
@@ -154,9 +157,9 @@ fn error_tile(recent: &Value) -> Tile {
         _ => CellState::Good,
     };
     Tile {
-        label: Text::with("Errors, {0} minutes", [minutes]),
+        label: Text::with_values("Errors, {0} minutes", [minutes]),
         value: exact_text(recent, "errors", ""),
-        detail: Text::with("of {0} requests, {1} refused", [requests, refused]),
+        detail: Text::with_values("of {0} requests, {1} refused", [requests, refused]),
         state,
     }
 }
@@ -169,7 +172,7 @@ fn backup_tile(backup: &Value) -> Tile {
         _ => CellState::None,
     };
     let last = backup.get("last").and_then(Value::as_str);
-    let detail = last.map(|last| Text::with("last {0}", [Text::Time(last.to_owned())]));
+    let detail = last.map(|last| Text::with_values("last {0}", [Text::Time(last.to_owned())]));
     Tile { label: "Backups".into(), value: word(backup, "state"), detail: detail.unwrap_or_default(), state }
 }
 
@@ -184,22 +187,25 @@ fn day_tiles(day: &[&Value], with_money: bool) -> Vec<Tile> {
         (
             "Requests, 24 hours",
             Text::Quantity(requests + free, ""),
-            Text::with("{0} without a charge", [Text::Quantity(share, "%")]),
+            Text::with_values("{0} without a charge", [Text::Quantity(share, "%")]),
         ),
         (
             "Tokens",
             Text::Quantity(sum(day, "input_tokens") + sum(day, "output_tokens"), ""),
-            Text::with("{0} generated", [Text::Quantity(sum(day, "output_tokens"), "")]),
+            Text::with_values("{0} generated", [Text::Quantity(sum(day, "output_tokens"), "")]),
         ),
         (
             "Energy",
             Text::Quantity(sum(day, "energy_kwh"), "kWh"),
-            Text::with("{0} of failed attempts", [Text::Quantity(sum(day, "failed_energy_kwh"), "kWh")]),
+            Text::with_values(
+                "{0} of failed attempts",
+                [Text::Quantity(sum(day, "failed_energy_kwh"), "kWh")],
+            ),
         ),
         (
             "Carbon",
             Text::Quantity(sum(day, "carbon_g_co2"), "g"),
-            Text::with(
+            Text::with_values(
                 "{0} to {1}",
                 [
                     Text::Quantity(sum(day, "carbon_g_co2_low"), "g"),

@@ -80,7 +80,7 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
 #[must_use]
 pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     let expected = quote.get("expected").cloned().unwrap_or_default();
-    let tokens = Text::with("for about {0} generated tokens", [figure(quote, "output_tokens", "")]);
+    let tokens = Text::with_values("for about {0} generated tokens", [figure(quote, "output_tokens", "")]);
     let mut tiles = vec![
         tile("Expected cost", figure(quote, "expected_eur", "EUR"), tokens),
         tile("Cost at most", figure(quote, "highest_eur", "EUR"), "reserved while the request runs".into()),
@@ -101,7 +101,7 @@ pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
     blocks.push(Block::Prose(text(answer, "text").into()));
     let usage = answer.get("usage").cloned().unwrap_or_default();
     let tokens = [figure(&usage, "prompt_tokens", ""), figure(&usage, "completion_tokens", "")];
-    let tokens = Text::with("{0} tokens of input, {1} generated", tokens);
+    let tokens = Text::with_values("{0} tokens of input, {1} generated", tokens);
     let mut tiles = vec![tile("Cost", figure(answer, "eur", "EUR"), tokens)];
     tiles.extend(footprint_tiles(answer));
     blocks.push(Block::Tiles(tiles));
@@ -115,7 +115,7 @@ fn footprint_tiles(members: &Value) -> Vec<Tile> {
     let provenance = impact.get("provenance").cloned().unwrap_or_default();
     let low_and_high = match (number(&provenance, "energy_kwh_low"), number(&provenance, "energy_kwh_high")) {
         (Some(low), Some(high)) => {
-            Text::with("{0} to {1}", [Text::Quantity(low, "kWh"), Text::Quantity(high, "kWh")])
+            Text::with_values("{0} to {1}", [Text::Quantity(low, "kWh"), Text::Quantity(high, "kWh")])
         }
         _ => Text::default(),
     };
@@ -123,7 +123,7 @@ fn footprint_tiles(members: &Value) -> Vec<Tile> {
         tile(
             "Credits",
             figure(&cost, "credits", ""),
-            Text::with("paid with {0}", [word(&cost, "paid_with")]),
+            Text::with_values("paid with {0}", [word(&cost, "paid_with")]),
         ),
         tile("Energy", figure(&impact, "energy_kwh", "kWh"), low_and_high),
         tile("Carbon, location-based", figure(&impact, "carbon_g_co2", "g"), "CO₂ equivalent".into()),

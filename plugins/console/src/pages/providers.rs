@@ -1,6 +1,6 @@
 //! Page of the providers: health, circuit breakers, measured speeds and last failures.
 
-use super::grid::{intensity_cell, intensity_source};
+use super::grid::{intensity_cell, intensity_source_cell};
 use super::{exact, exact_text, number, quantity_cell, rows, text, text_cell, word};
 use crate::block::{Block, Cell, CellState, Table};
 use crate::text::Text;
@@ -65,7 +65,7 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
         || Cell::text("–"),
         |error| {
             let parts = [word(error, "kind"), exact_text(error, "seconds_ago", "")];
-            Cell::text(Text::with("{0}, {1} s ago", parts))
+            Cell::text(Text::with_values("{0}, {1} s ago", parts))
         },
     );
     let grid = provider.get("grid").cloned().unwrap_or_default();
@@ -74,7 +74,7 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
         text_cell(provider, "operator"),
         Cell::text(format!("{}, {}", text(provider, "city"), text(provider, "country"))),
         intensity_cell(&grid),
-        intensity_source(&grid),
+        intensity_source_cell(&grid),
         Cell::text(check).with_state(state),
         quantity_cell(provider, "requests_in_flight", ""),
         quantity_cell(provider, "max_in_flight", ""),

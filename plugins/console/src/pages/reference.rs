@@ -84,7 +84,7 @@ pub fn operation_blocks(document: &Value, id: &str, root: &str) -> Option<(Text,
     let access =
         if is_open { "This operation needs no API key." } else { "This operation needs an API key." };
     let mut blocks = vec![
-        Block::Prose(Text::with("{0}. {1}", [Text::Data(text(object, "summary")), access.into()])),
+        Block::Prose(Text::with_values("{0}. {1}", [Text::Data(text(object, "summary")), access.into()])),
         Block::Links(vec![(format!("{root}api"), "All operations".into())]),
     ];
     if let Some(parameters) = object.get("parameters").and_then(Value::as_array) {
@@ -127,7 +127,7 @@ fn parameter_table(parameters: &[Value], root: &str) -> Table {
         let is_required = parameter.get("required") == Some(&Value::Bool(true));
         let description = match (parameter.get("description"), schema.get("default")) {
             (Some(Value::String(text)), _) => Text::Data(text.clone()),
-            (_, Some(default)) => Text::with("default {0}", [Text::Data(default.to_string())]),
+            (_, Some(default)) => Text::with_values("default {0}", [Text::Data(default.to_string())]),
             _ => Text::default(),
         };
         vec![
@@ -148,7 +148,7 @@ fn body_blocks(document: &Value, kind: &str, content: &Value, root: &str) -> Vec
     let schema = content.get("schema").unwrap_or(&empty);
     let named = referenced_name(schema).and_then(|name| document.pointer("/components/schemas")?.get(name));
     let resolved = named.unwrap_or(schema);
-    let title = Text::with("Request body, {0}", [Text::Data(kind.to_owned())]);
+    let title = Text::with_values("Request body, {0}", [Text::Data(kind.to_owned())]);
     let mut blocks = vec![Block::Heading(title)];
     let name = referenced_name(schema).unwrap_or(kind);
     blocks.extend(description_block(resolved));

@@ -71,7 +71,7 @@ pub fn past_request_form(id: &str) -> Form {
 #[must_use]
 pub fn routing_blocks(explained: &Value, with_money: bool) -> Vec<Block> {
     let flavors = explained.get("flavors").and_then(Value::as_array).into_iter().flatten();
-    let mut blocks = vec![Block::Prose(Text::with(
+    let mut blocks = vec![Block::Prose(Text::with_values(
         "Prompt of {0} tokens, expected answer of {1} tokens. A score is the sum of its parts; 0 is the best. At most {2} attempts are made. Fallback models: {3}.",
         [
             Text::Quantity(number(explained, "prompt_tokens").unwrap_or_default(), ""),
@@ -107,7 +107,7 @@ fn flavor_blocks(flavor: &Value) -> Vec<Block> {
     } else {
         "Flavor :{0}: weights price {1}, speed {2}, environment {3}"
     };
-    let heading = Text::with(
+    let heading = Text::with_values(
         heading,
         [text(flavor, "flavor").into(), weight("price"), weight("speed"), weight("environment")],
     );
@@ -135,18 +135,19 @@ fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
     let shared = candidates.iter().filter(|one| one.get("shares_first_place") == Some(&Value::Bool(true)));
     let provider = Text::Data(text(first, "provider"));
     if text(first, "rank") == "unhealthy" {
-        let sentence = Text::with("No offer is healthy; {0} is asked nevertheless.", [provider]);
+        let sentence = Text::with_values("No offer is healthy; {0} is asked nevertheless.", [provider]);
         return Block::Notice(NoticeKind::Warning, sentence);
     }
     let terms = first.get("terms").cloned().unwrap_or_default();
     let term = |name: &str| Text::Quantity(number(&terms, name).unwrap_or_default(), "");
     let score = Text::Quantity(number(first, "score").unwrap_or_default(), "");
     let parts = [provider, score, term("price"), term("speed"), term("environment")];
-    let sentence = Text::with("{0} comes first: score {1} = {2} price + {3} speed + {4} environment.", parts);
+    let sentence =
+        Text::with_values("{0} comes first: score {1} = {2} price + {3} speed + {4} environment.", parts);
     let sharing: Vec<String> = shared.map(|one| text(one, "provider")).collect();
     let sentence = match sharing.len() {
         0 | 1 => sentence,
-        _ => Text::with(
+        _ => Text::with_values(
             "{0} Scores that differ by at most 0.05 count as equal; these offers share the requests: {1}.",
             [sentence, sharing.join(", ").into()],
         ),
@@ -155,10 +156,10 @@ fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
     let limit =
         "{0} Offers whose grid emits more than {1} times as much as the cleanest come after the others.";
     let sentence = match ratio.filter(|_| is_above) {
-        Some(ratio) => Text::with(limit, [sentence, Text::Quantity(ratio, "")]),
+        Some(ratio) => Text::with_values(limit, [sentence, Text::Quantity(ratio, "")]),
         None => sentence,
     };
-    Block::Notice(NoticeKind::Done, sentence)
+    Block::Notice(NoticeKind::Success, sentence)
 }
 
 /// Scores of the candidates, best first.
@@ -178,7 +179,7 @@ fn score_table(flavor: &Value, candidates: &[Value]) -> Table {
         ]
     };
     Table {
-        title: Text::with("Candidates of :{0}", [text(flavor, "flavor").into()]),
+        title: Text::with_values("Candidates of :{0}", [text(flavor, "flavor").into()]),
         headings: vec![
             "Rank",
             "Provider",
@@ -243,7 +244,7 @@ fn health_cell(one: &Value) -> Cell {
     };
     let shown = match number(one, "rests_for_seconds") {
         Some(seconds) => {
-            Text::with("{0}, back in {1}", [Text::Word(health), Text::Quantity(seconds.ceil(), "s")])
+            Text::with_values("{0}, back in {1}", [Text::Word(health), Text::Quantity(seconds.ceil(), "s")])
         }
         None => Text::Word(health),
     };
@@ -253,7 +254,9 @@ fn health_cell(one: &Value) -> Cell {
 fn in_flight_cell(one: &Value) -> Cell {
     let of = |name: &str| Text::Quantity(number(one, name).unwrap_or_default(), "");
     match number(one, "max_in_flight") {
-        Some(_) => Cell::number(Text::with("{0} of {1}", [of("requests_in_flight"), of("max_in_flight")])),
+        Some(_) => {
+            Cell::number(Text::with_values("{0} of {1}", [of("requests_in_flight"), of("max_in_flight")]))
+        }
         None => quantity_cell(one, "requests_in_flight", ""),
     }
 }
@@ -270,7 +273,7 @@ fn remarks(one: &Value) -> Text {
         (number(one, "predicted_seconds").is_none(), "not measured yet"),
     ];
     let shown = facts.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, fact)| Text::from(fact));
-    shown.reduce(|one, other| Text::with("{0}, {1}", [one, other])).unwrap_or_default()
+    shown.reduce(|one, other| Text::with_values("{0}, {1}", [one, other])).unwrap_or_default()
 }
 
 fn excluded_table(flavor: &Value, excluded: &[Value]) -> Table {
@@ -286,7 +289,7 @@ fn excluded_table(flavor: &Value, excluded: &[Value]) -> Table {
         ]
     };
     Table {
-        title: Text::with("Excluded for :{0}", [text(flavor, "flavor").into()]),
+        title: Text::with_values("Excluded for :{0}", [text(flavor, "flavor").into()]),
         headings: vec!["Provider", "Country", "Reason", "Explanation"],
         rows: excluded.iter().map(row).collect(),
         empty_text: "No offer is excluded.",

@@ -81,14 +81,17 @@ fn constraints(schema: &Value) -> Text {
             other => other.to_string(),
         };
         let singular = SINGULAR.iter().find(|(plural, _)| plural == text && value == "1");
-        Some(singular.map_or_else(|| Text::with(text, [Text::Data(value)]), |(_, one)| Text::from(*one)))
+        Some(
+            singular
+                .map_or_else(|| Text::with_values(text, [Text::Data(value)]), |(_, one)| Text::from(*one)),
+        )
     });
-    let join = |one, other| Text::with("{0}, {1}", [one, other]);
+    let join = |one, other| Text::with_values("{0}, {1}", [one, other]);
     let limits = limits.reduce(join);
     let description = schema.get("description").and_then(Value::as_str);
     let description = description.map(|text| Text::Data(text.to_owned()));
     match (description, limits) {
-        (Some(text), Some(limits)) => Text::with("{0} ({1})", [text, limits]),
+        (Some(text), Some(limits)) => Text::with_values("{0} ({1})", [text, limits]),
         (Some(text), None) => text,
         (None, limits) => limits.unwrap_or_default(),
     }
@@ -114,7 +117,7 @@ pub(super) fn schema_tables(title: &str, schema: &Value, root: &str) -> Vec<Tabl
         return vec![member_table(Text::Data(title.to_owned()), schema, root)];
     }
     let table = |(number, variant): (usize, &Value)| {
-        let title = Text::with(
+        let title = Text::with_values(
             "{0}, variant {1}",
             [Text::Data(title.to_owned()), Text::Exact((number + 1).to_string(), "")],
         );

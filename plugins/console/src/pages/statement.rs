@@ -1,6 +1,6 @@
 //! Statement of a period for one account: page, form and CSV.
 
-use super::invoice::{amount, party};
+use super::invoice::{eur_cell, party_lines};
 use super::invoice_csv::{end_of, start_of};
 use super::{day, exact_text, figure, percent_encode, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, Table, Tile};
@@ -50,13 +50,13 @@ pub fn statement_period_form(path: &str, from: &str, to: &str) -> Form {
 /// Seller and customer of a statement, and its account, period and date, as an invoice has them.
 fn head(statement: &Value, account: &Value, parties: &Value) -> Block {
     let facts = vec![
-        Text::with("Account {0}", [text(account, "account").into()]),
-        Text::with("Period {0} to {1}", [day(statement, "from"), day(statement, "to")]),
-        Text::with("Date {0}", [Text::Time(text(parties, "created"))]),
+        Text::with_values("Account {0}", [text(account, "account").into()]),
+        Text::with_values("Period {0} to {1}", [day(statement, "from"), day(statement, "to")]),
+        Text::with_values("Date {0}", [Text::Time(text(parties, "created"))]),
     ];
     Block::Columns(vec![
-        ("Seller".into(), party(parties.get("issuer"))),
-        ("Customer".into(), party(parties.get("customer"))),
+        ("Seller".into(), party_lines(parties.get("issuer"))),
+        ("Customer".into(), party_lines(parties.get("customer"))),
         ("Statement".into(), facts),
     ])
 }
@@ -84,10 +84,10 @@ pub fn statement_blocks(
     };
     let name_of_account = text(&account, "account").into();
     let header = match statement.get("month").and_then(Value::as_str) {
-        Some(month) => Text::with("Statement {0}, account {1}", [month.to_owned().into(), name_of_account]),
+        Some(month) => Text::with_values("Statement {0}, account {1}", [month.to_owned().into(), name_of_account]),
         None => {
             let period = [day(statement, "from"), day(statement, "to"), name_of_account];
-            Text::with("Statement {0} to {1}, account {2}", period)
+            Text::with_values("Statement {0} to {1}, account {2}", period)
         }
     };
     let mut blocks = vec![
@@ -112,7 +112,7 @@ pub fn statement_blocks(
         ("grid_sources", "Grid: {0}"),
         ("places", "Places: {0}"),
     ];
-    let notes = boundary.map(|(member, line)| Text::with(line, [Text::Word(text(statement, member))]));
+    let notes = boundary.map(|(member, line)| Text::with_values(line, [Text::Word(text(statement, member))]));
     blocks.push(Block::Columns(vec![("Notes".into(), notes.into())]));
     blocks
 }
@@ -134,7 +134,7 @@ fn tiles(account: &Value) -> Vec<Tile> {
         tile(
             "Requests",
             figure("requests", ""),
-            Text::with("{0} without a charge", [figure("requests_not_charged", "")]),
+            Text::with_values("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
         tile("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),
         tile("Carbon, location-based", figure("carbon_g_co2e", "g"), "CO₂ equivalent".into()),
@@ -164,7 +164,7 @@ fn sums_table(
             eur,
         ]
     };
-    let row = |row: &Value| figures(name(row).into(), row, amount(row));
+    let row = |row: &Value| figures(name(row).into(), row, eur_cell(row));
     let mut rows: Vec<_> = list(account, member).iter().map(row).collect();
     if !rows.is_empty() {
         let eur = Cell::number(exact_text(account, "eur_rounded", ""))
@@ -219,7 +219,7 @@ pub fn statement_csv(
                 members.insert("account".to_owned(), json!(text(account, "account")));
                 members.insert("key_name".to_owned(), json!(key_name));
             }
-            table.add(&row);
+            table.add_row(&row);
         };
         add("account", account);
         list(account, "keys").iter().for_each(|row| add("key", row));

@@ -123,9 +123,9 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     let (of_all, by_dimension) = view.step.chart_titles();
     for (title, member, unit) in figures {
         let title = if view.by == "day" {
-            Text::with(of_all, [title.into()])
+            Text::with_values(of_all, [title.into()])
         } else {
-            Text::with(by_dimension, [title.into(), Text::Word(view.by.clone())])
+            Text::with_values(by_dimension, [title.into(), Text::Word(view.by.clone())])
         };
         blocks.push(Block::Chart(usage_chart(usage, view, &order, member, title, unit)));
     }
@@ -264,7 +264,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         let cells = cells.map(|(member, unit)| quantity_cell(&total, member, unit));
         table_rows.push(std::iter::once(Cell::text("Total")).chain(cells).collect());
     }
-    let title = Text::with(
+    let title = Text::with_values(
         "Sums by {0}, {1} to {2}",
         [Text::Word(view.group_member().to_owned()), day(usage, "from"), day(usage, "to")],
     );

@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Sign in", "Anmelden", "Se connecter"),
     ("Password", "Passwort", "Mot de passe"),
     ("Choose a password", "Passwort wählen", "Choisir un mot de passe"),

@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Skip to the content", "Zum Inhalt springen", "Aller au contenu"),
     ("Pages", "Seiten", "Pages"),
     ("Sign out", "Abmelden", "Se déconnecter"),

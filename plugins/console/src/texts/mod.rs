@@ -22,19 +22,20 @@ use std::sync::LazyLock;
 pub(crate) type Translation = (&'static str, &'static str, &'static str);
 
 const TABLES: [&[Translation]; 9] = [
-    countries::ROWS,
-    labels::ROWS,
-    usage::ROWS,
-    dashboard::ROWS,
-    operators::ROWS,
-    reference::ROWS,
-    reports::ROWS,
-    routing::ROWS,
-    words::ROWS,
+    countries::TRANSLATIONS,
+    labels::TRANSLATIONS,
+    usage::TRANSLATIONS,
+    dashboard::TRANSLATIONS,
+    operators::TRANSLATIONS,
+    reference::TRANSLATIONS,
+    reports::TRANSLATIONS,
+    routing::TRANSLATIONS,
+    words::TRANSLATIONS,
 ];
 
 static BY_ENGLISH: LazyLock<HashMap<&'static str, Translation>> = LazyLock::new(|| {
-    let shown = refusals::ROWS.iter().map(|(_, english, german, french)| (*english, *german, *french));
+    let shown =
+        refusals::TRANSLATIONS.iter().map(|(_, english, german, french)| (*english, *german, *french));
     TABLES.into_iter().flatten().copied().chain(shown).map(|row| (row.0, row)).collect()
 });
 

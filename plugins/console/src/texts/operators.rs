@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("The gateway reports: {0}.", "Das Gateway meldet: {0}.", "La passerelle signale : {0}."),
     ("Gateway", "Gateway", "Passerelle"),
     ("ready", "bereit", "prête"),

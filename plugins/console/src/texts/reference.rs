@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("API", "API", "API"),
     ("The API serves this document as JSON at /openapi.json, in OpenAPI 3.1.", "Die API liefert dieses Dokument als JSON unter /openapi.json, in OpenAPI 3.1. Die Beschreibungen sind auf Englisch.", "L’API fournit ce document en JSON à /openapi.json, en OpenAPI 3.1. Les descriptions sont en anglais."),
     ("Path", "Pfad", "Chemin"),

@@ -6,7 +6,7 @@
 pub(crate) type RefusalRow = (&'static str, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
-pub(crate) const ROWS: &[RefusalRow] = &[
+pub(crate) const TRANSLATIONS: &[RefusalRow] = &[
     ("{0} has to be a text of at most {1} bytes on one line.", "Enter at most {1} bytes on one line.", "Geben Sie höchstens {1} Bytes in einer Zeile ein.", "Saisissez au plus {1} octets sur une ligne."),
     ("{0} has to be a list of at most {1} names, {2} bytes together.", "Enter at most {1} names with commas between them, {2} bytes together.", "Geben Sie höchstens {1} Namen ein, durch Kommas getrennt, zusammen {2} Bytes.", "Saisissez au plus {1} noms séparés par des virgules, {2} octets en tout."),
     ("{0} has to be a future Unix time in seconds.", "Choose a day that is not over yet.", "Wählen Sie einen Tag, der noch nicht vorbei ist.", "Choisissez un jour qui n’est pas encore passé."),

@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Carbon report", "CO₂-Bericht", "Rapport carbone"),
     ("Carbon report, {0}, {1} to {2}", "CO₂-Bericht, {0}, {1} bis {2}", "Rapport carbone, {0}, du {1} au {2}"),
     ("All accounts", "Alle Konten", "Tous les comptes"),

@@ -83,7 +83,7 @@ fn every_text_has_the_same_placeholders_in_each_language() {
 #[test]
 fn every_refusal_has_texts_with_values_of_its_sentence() {
     let mut known = BTreeSet::new();
-    for (sentence, english, german, french) in super::refusals::ROWS {
+    for (sentence, english, german, french) in super::refusals::TRANSLATIONS {
         assert!(known.insert(sentence), "{sentence} is there twice");
         for text in [english, german, french] {
             assert!(

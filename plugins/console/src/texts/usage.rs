@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Range", "Zeitraum", "Période"),
     ("Grouped by", "Gruppiert nach", "Regrouper par"),
     ("Group", "Gruppe", "Groupe"),

@@ -3,7 +3,7 @@
 use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Translation] = &[
+pub(super) const TRANSLATIONS: &[Translation] = &[
     ("admin", "Administrator", "administrateur"),
     ("operator", "Betreiber", "exploitant"),
     ("finance", "Finanzen", "finances"),

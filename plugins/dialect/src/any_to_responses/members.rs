@@ -19,7 +19,7 @@ pub(super) enum Treatment {
 const HINTS: &[&str] = &["frequency_penalty", "presence_penalty", "seed"];
 
 /// Returns the treatment of a member for an offer.
-pub(super) fn treatment(name: &str, abilities: &OfferCapabilities) -> Treatment {
+pub(super) fn member_treatment(name: &str, abilities: &OfferCapabilities) -> Treatment {
     match name {
         "max_tokens" | "max_completion_tokens" => Treatment::Renamed("max_output_tokens"),
         "messages" | "tools" | "tool_choice" | "response_format" | "reasoning_effort" | "verbosity"
@@ -44,7 +44,7 @@ pub(super) struct ConvertedMembers<'a> {
 
 impl<'a> ConvertedMembers<'a> {
     /// Records the value of a member that must be converted.
-    pub(super) fn set(&mut self, name: &str, value: &'a [u8]) {
+    pub(super) fn record_value(&mut self, name: &str, value: &'a [u8]) {
         match name {
             "messages" => self.messages = value,
             "tools" => self.tools = Some(value),

@@ -22,5 +22,5 @@ use penstock_core::Dialect;
 pub(crate) const PROVIDER: ProviderDialect = ProviderDialect {
     new_decoder: |_| Box::new(ResponsesDecoder::new()),
     decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),
-    translators: &converted_translators(Dialect::Responses, request::convert),
+    translators: &converted_translators(Dialect::Responses, request::convert_chat_body),
 };

@@ -1,6 +1,6 @@
 //! Conversion of a request body for a chat provider to one for a responses provider.
 
-use super::members::{ConvertedMembers, Treatment, treatment};
+use super::members::{ConvertedMembers, Treatment, member_treatment};
 use super::{input, tools};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -17,7 +17,7 @@ use penstock_json_scan::json;
 ///
 /// # Errors
 /// Returns an error with the field's name if a member cannot be expressed.
-pub(super) fn convert(
+pub(super) fn convert_chat_body(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     chat: &Bytes,
@@ -30,10 +30,10 @@ pub(super) fn convert(
     let mut found = ConvertedMembers::default();
     let mut is_first = true;
     for (name, value) in json_cursor::members(chat) {
-        let name = match treatment(&name, target.capabilities) {
+        let name = match member_treatment(&name, target.capabilities) {
             Treatment::Dropped => continue,
             Treatment::Converted => {
-                found.set(&name, value);
+                found.record_value(&name, value);
                 continue;
             }
             Treatment::Renamed(other) => other,

@@ -50,7 +50,7 @@ fn an_answer_is_not_continued() {
         ..OfferCapabilities::default()
     };
     let target = test_support::sample_target(Dialect::Responses, &abilities);
-    assert_eq!((target.continuation(), target.prefill()), (None, PrefillMethod::None));
+    assert_eq!((target.continuation_method(), target.prefill_method()), (None, PrefillMethod::None));
     for client in [Dialect::Chat, Dialect::Messages] {
         let ask = test_support::sample_request(
             client,
@@ -66,10 +66,10 @@ fn a_refused_word_of_effort_is_replaced_before_the_effort_is_left_out() {
     let abilities =
         OfferCapabilities { parameters: vec!["reasoning_effort".into()], ..OfferCapabilities::default() };
     let mut target = test_support::sample_target(Dialect::Responses, &abilities);
-    let named = ExtraMembers::named_by(|word| word == "effort" || word == "reasoning");
+    let named = ExtraMembers::named_in_message(|word| word == "effort" || word == "reasoning");
     let exact = ExtraMembers::of(ExtraMember::ExactEffort);
-    assert!(named.narrowest().contains(ExtraMember::ExactEffort));
-    assert!(!named.narrowest().contains(ExtraMember::Effort));
+    assert!(named.without_containing_members().contains(ExtraMember::ExactEffort));
+    assert!(!named.without_containing_members().contains(ExtraMember::Effort));
     for (client, body, words) in [
         (Dialect::Chat, json!({"reasoning_effort": "xhigh"}), ["xhigh", "high"]),
         (Dialect::Chat, json!({"reasoning_effort": "minimal"}), ["minimal", "low"]),
@@ -135,7 +135,7 @@ fn disabled_reasoning_is_the_effort_none_and_the_least_effort_where_that_is_refu
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}}],{member}}}"#);
         let ask = test_support::sample_request(client, body.as_bytes());
         let translator = find_translator(client, Dialect::Responses).unwrap();
-        let refused = ExtraMembers::named_by(|word| word == "effort").narrowest();
+        let refused = ExtraMembers::named_in_message(|word| word == "effort").without_containing_members();
         for (omitted, effort) in [(ExtraMembers::NONE, "none"), (refused, "low")] {
             let mut target = test_support::sample_target(Dialect::Responses, &abilities);
             target.adjustment.omitted = omitted;

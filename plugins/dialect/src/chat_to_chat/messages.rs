@@ -63,7 +63,7 @@ fn continuation_mark(
         PrefillMethod::Automatic => ContinuationMark::Implicit,
         _ => ContinuationMark::Prefix,
     };
-    match (rescue, target.continuation(), target.prefill()) {
+    match (rescue, target.continuation_method(), target.prefill_method()) {
         (true, Some(ContinuationMethod::ContinueFinalMessage), _) => Ok(ContinuationMark::TemplateSwitch),
         (true, Some(ContinuationMethod::Prefill), _) => Ok(by_message),
         (false, ..) if !ask.required.prefill => Ok(ContinuationMark::NotContinued),

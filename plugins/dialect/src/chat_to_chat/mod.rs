@@ -21,6 +21,6 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     path: Dialect::Chat.spec().provider_path,
     build_request: request::build_request,
     convert: None,
-    translate_buffered: translator_def::buffered_as_chat,
-    translate_stream: translator_def::stream_as_chat,
+    translate_buffered: translator_def::translate_buffered_to_chat,
+    translate_stream: translator_def::new_chat_stream_translation,
 };

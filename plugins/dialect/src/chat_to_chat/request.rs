@@ -34,7 +34,7 @@ pub(super) fn build_request(
     delivered: Option<&str>,
 ) -> Result<Vec<Bytes>, ApiError> {
     let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
-    if given.len() < ask.stop.len() && response_constraints::wants_logprobs(ask) {
+    if given.len() < ask.stop.len() && response_constraints::requests_logprobs(ask) {
         // If the gateway cuts a text at a stop sequence, the log probabilities of its tokens can no longer be assigned.
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
@@ -92,14 +92,14 @@ fn should_forward(
         return Ok(name != "response_format" || !is_replaced());
     }
     if FORWARDED_BY_DEFAULT.contains(&name) {
-        return Ok(response_constraints::accepts_sampling(abilities, name));
+        return Ok(response_constraints::accepts_sampling_parameter(abilities, name));
     }
     if FORWARDED_IF_LISTED.contains(&name) {
         return Ok(abilities.accepts_parameter(name));
     }
     if structured_output::is_constraint(name)
         || EFFORT_MEMBERS.contains(&name)
-        || reasoning_switch::is_replaced(target, effort, name)
+        || reasoning_switch::is_replaced_by_switch(target, effort, name)
     {
         return Ok(false);
     }
@@ -151,7 +151,7 @@ fn write_preset(
 ) {
     for (name, value) in response_constraints::preset_members(ask, target) {
         let thought = name == "reasoning_effort" && effort != ReasoningEffort::default();
-        if !thought && !reasoning_switch::is_replaced(target, effort, name) {
+        if !thought && !reasoning_switch::is_replaced_by_switch(target, effort, name) {
             out.push_byte(b',');
             out.push_json_string(name);
             out.push_byte(b':');

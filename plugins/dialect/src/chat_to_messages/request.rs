@@ -32,7 +32,7 @@ pub(super) fn build_request(
     let edited = apply_edits(ask);
     let ask = edited.as_ref().unwrap_or(ask);
     check_supported(ask)?;
-    if delivered.is_some() && target.continuation().is_none() {
+    if delivered.is_some() && target.continuation_method().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
     let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
@@ -155,7 +155,7 @@ fn write_engine_parameters(
 }
 
 fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    let takes = |name: &&str| response_constraints::accepts_sampling(target.capabilities, name);
+    let takes = |name: &&str| response_constraints::accepts_sampling_parameter(target.capabilities, name);
     let asked =
         SAMPLING_MEMBERS.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
     // The effort of the preset is written by another function; its other members do not exist in this dialect.

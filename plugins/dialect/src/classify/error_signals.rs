@@ -37,7 +37,7 @@ pub(super) struct ErrorSignals {
 
 impl ErrorSignals {
     /// Parses a body: an error object in any known format, or plain text.
-    pub(super) fn read(body: &[u8]) -> Self {
+    pub(super) fn parse(body: &[u8]) -> Self {
         let body = body.get(..body.len().min(MAX_BODY_BYTES)).unwrap_or_default();
         let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let error = [value.get("error"), value.get("detail")].into_iter().flatten().next().unwrap_or(&value);
@@ -182,7 +182,9 @@ impl ErrorSignals {
     fn named_extra_members(&self) -> ExtraMembers {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
-        ExtraMembers::named_by(|word| names(word) || word.contains('_') && names(&word.replace('_', " ")))
+        ExtraMembers::named_in_message(|word| {
+            names(word) || word.contains('_') && names(&word.replace('_', " "))
+        })
     }
 }
 

@@ -122,7 +122,7 @@ pub(super) fn protocol_path(path: &str) -> Option<&str> {
 }
 
 fn is_root(name: &str) -> bool {
-    CLIENT_FIELDS.contains(&name) || ROOTS.contains(&name) || crate::parameters::is_known(name)
+    CLIENT_FIELDS.contains(&name) || ROOTS.contains(&name) || crate::parameters::is_known_parameter(name)
 }
 
 /// Returns true if the brackets of a step contain numbers only.

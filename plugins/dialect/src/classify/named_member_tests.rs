@@ -73,7 +73,7 @@ fn a_path_names_the_member_at_its_end() {
         (&["messages", "1", "content", "0", "thinking", "signature"], ExtraMember::Signature),
     ] {
         for (status, body) in refusals(path) {
-            let named = named(status, &body).narrowest();
+            let named = named(status, &body).without_containing_members();
             assert!(named.contains(extra), "{extra:?}: {body}");
             // The last word of such a path may also be the name of another member.
             let is_shared = matches!(extra, ExtraMember::ExactEffort | ExtraMember::ReasoningName);

@@ -254,7 +254,8 @@ impl ErrorSignals {
         let of_code = CODES.iter().find(|(_, codes)| codes.iter().any(|code| self.has_code(code)));
         let is_download = DOWNLOAD_WORDS.iter().any(|word| self.text.contains(word));
         let is_stated = |phrase: &&str| {
-            find_phrase(&self.text, phrase).is_some_and(|found| !request_echo::has_phrase(request, found))
+            find_phrase(&self.text, phrase)
+                .is_some_and(|found| !request_echo::request_has_phrase(request, found))
         };
         let of_phrase = || {
             let stated = PHRASES.iter().find(|(_, phrases)| phrases.iter().any(is_stated));

@@ -38,7 +38,7 @@ pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
 }
 
 /// Returns true if a text of the request contains `phrase`, which is in lower case.
-pub(super) fn has_phrase(request: &[u8], phrase: &str) -> bool {
+pub(super) fn request_has_phrase(request: &[u8], phrase: &str) -> bool {
     let mut is_found = false;
     visit_texts(request, |text| is_found |= text.to_lowercase().contains(phrase));
     is_found
@@ -145,8 +145,8 @@ impl RunIndex {
 fn is_member_name(quoted: &str) -> bool {
     let name = quoted.trim_start_matches(QUOTES);
     is_field(name)
-        || crate::parameters::is_known(name)
-        || !ExtraMembers::named_by(|word| word == name).is_empty()
+        || crate::parameters::is_known_parameter(name)
+        || !ExtraMembers::named_in_message(|word| word == name).is_empty()
 }
 
 /// Returns the text without the marked words. A run directly before another number is kept: an engine's own sentence
@@ -215,9 +215,9 @@ mod tests {
     fn letters_without_blanks_are_compared_one_by_one() {
         let prompt = "\u{8bf7}\u{89e3}\u{91ca}\u{8f93}\u{5165}\u{957f}\u{5ea6}\u{8d85}\u{957f}";
         assert_eq!(cleaned(prompt, &format!("bad content: {prompt}")), "bad content: \u{2026}");
-        assert!(has_phrase(format!("[\"{prompt}\"]").as_bytes(), "\u{8d85}\u{957f}"));
-        assert!(!has_phrase(br#"{"overloaded": "x"}"#, "overloaded"), "a key is no text");
-        assert!(has_phrase(br#"{"x": "The server is OVERLOADED"}"#, "overloaded"));
+        assert!(request_has_phrase(format!("[\"{prompt}\"]").as_bytes(), "\u{8d85}\u{957f}"));
+        assert!(!request_has_phrase(br#"{"overloaded": "x"}"#, "overloaded"), "a key is no text");
+        assert!(request_has_phrase(br#"{"x": "The server is OVERLOADED"}"#, "overloaded"));
     }
 
     #[test]

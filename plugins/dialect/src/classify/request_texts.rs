@@ -147,7 +147,7 @@ impl<'t> RequestTexts<'t> {
     /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
     /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur in
     /// them; two are enough in a script without blanks, because the word may be a whole sentence there.
-    pub(super) fn contain(&self, word: &str) -> bool {
+    pub(super) fn contains_word(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();
             let occurs = |part: &[char]| self.text.contains(&part.iter().collect::<String>());

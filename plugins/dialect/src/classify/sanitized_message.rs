@@ -35,7 +35,7 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
     you your ";
 
 /// Returns the sanitized message of an error body; `None` if no word of it remains.
-pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
+pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     let message = provider_message(body)?;
     let texts = request_texts(request)?;
     let texts = RequestTexts::new(&texts, request);
@@ -208,12 +208,12 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
     let is_known = is_number
         || is_size(core)
-        || vocabulary::is_common(&lower)
+        || vocabulary::is_common_word(&lower)
         || core
             .chars()
             .all(|letter| is_unspaced(letter) || letter.is_ascii_punctuation() || !letter.is_alphabetic())
         || texts.has_key(core);
-    is_plain_word(word, core) && (is_neutral(&lower) || is_known && !texts.contain(&lower))
+    is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.contains_word(&lower))
 }
 
 /// Returns the start of a path up to a name that is not of the protocol.
@@ -223,7 +223,7 @@ fn known_start(word: &str) -> Option<&str> {
 }
 
 /// Returns true for a common word, or for such words joined by slashes.
-pub(super) fn is_neutral(word: &str) -> bool {
+pub(super) fn is_neutral_word(word: &str) -> bool {
     let is_common = |word: &str| word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "));
     word.split('/').all(is_common)
 }
@@ -245,7 +245,7 @@ fn is_plain_word(word: &str, core: &str) -> bool {
         return core.matches('.').count() < 2;
     }
     let mixed = digits && length > 4 && !is_size(core);
-    let is_common = !odd && !word.starts_with('/') && is_neutral(&core.to_lowercase());
+    let is_common = !odd && !word.starts_with('/') && is_neutral_word(&core.to_lowercase());
     field || is_common || !(odd || address || host || dotted || mixed || length > 32)
 }
 

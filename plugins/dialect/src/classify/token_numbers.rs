@@ -42,15 +42,15 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of the input, computed from the window and the reported overflow.
-    pub(super) fn input_from_overflow(&self, window: u64) -> Option<u64> {
+    pub(super) fn input_tokens_from_overflow(&self, window: u64) -> Option<u64> {
         self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
     }
 
     /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
     /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
     /// one token less than requested.
-    pub(super) fn input_for_window(&self, window: u64) -> Option<u64> {
-        if let Some(input) = self.input_from_overflow(window) {
+    pub(super) fn input_tokens_for_window(&self, window: u64) -> Option<u64> {
+        if let Some(input) = self.input_tokens_from_overflow(window) {
             return Some(input);
         }
         let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));

@@ -27,7 +27,7 @@ const ENDINGS: [(&str, &str); 15] = [
 ];
 
 /// Returns true for a common word in lower case, or for such words joined by hyphens, underscores or slashes.
-pub(super) fn is_common(word: &str) -> bool {
+pub(super) fn is_common_word(word: &str) -> bool {
     let is_part = |part: &str| is_known(part) || is_small_number(part);
     match word.split_once('-') {
         Some((prefix, rest)) if PREFIXES.contains(&prefix) => rest.split(['-', '_', '/']).all(is_part),
@@ -52,7 +52,7 @@ fn is_inflected(word: &str) -> bool {
         stem.is_some_and(|stem| WORDS.contains(format!("{stem}{base}").as_str()) || has_doubled_base(stem))
     };
     WORDS.contains(word)
-        || super::sanitized_message::is_neutral(word)
+        || super::sanitized_message::is_neutral_word(word)
         || ENDINGS.iter().any(is_base)
         || word.strip_suffix("n't").is_some_and(|verb| verb.len() > 1)
 }
@@ -91,7 +91,7 @@ mod tests {
             "identifier",
             "base-64",
         ] {
-            assert!(is_common(word), "{word}");
+            assert!(is_common_word(word), "{word}");
         }
         for word in [
             "",
@@ -107,7 +107,7 @@ mod tests {
             "gpu-node-17",
             "s",
         ] {
-            assert!(!is_common(word), "{word}");
+            assert!(!is_common_word(word), "{word}");
         }
     }
 }

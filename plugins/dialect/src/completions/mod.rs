@@ -17,20 +17,23 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator, UpstreamError,
 };
 
-pub use request::missing_capability;
+pub use request::missing_capability_error;
 
 const NATIVE: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Chat,
     path: COMPLETIONS_PATH,
-    build_request: request::build_native,
+    build_request: request::build_completions_request,
     convert: None,
     translate_buffered,
     translate_stream,
 };
 
-const AS_CHAT: TranslatorDef =
-    TranslatorDef { path: Dialect::Chat.spec().provider_path, build_request: request::build_chat, ..NATIVE };
+const AS_CHAT: TranslatorDef = TranslatorDef {
+    path: Dialect::Chat.spec().provider_path,
+    build_request: request::build_chat_request,
+    ..NATIVE
+};
 
 /// Path of the endpoint below a provider's base URL.
 pub const COMPLETIONS_PATH: &str = "/completions";

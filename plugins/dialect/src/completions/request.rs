@@ -33,7 +33,7 @@ const FORWARDED_BY_DEFAULT: &[&str] =
 
 /// Returns an error for the first part of a request that an offer does not support; `None` if it supports all parts.
 #[must_use]
-pub fn missing_capability(
+pub fn missing_capability_error(
     task: &CompletionTask,
     ask: &InferenceRequest,
     abilities: &OfferCapabilities,
@@ -63,7 +63,7 @@ pub fn missing_capability(
 
 /// Builds the request for a provider with the completions endpoint; `delivered` is the text that the answer must
 /// continue.
-pub(super) fn build_native(
+pub(super) fn build_completions_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -97,7 +97,7 @@ pub(super) fn build_native(
 }
 
 /// Builds the request of a provider that has only chat.
-pub(super) fn build_chat(
+pub(super) fn build_chat_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
     delivered: Option<&str>,
@@ -124,7 +124,7 @@ fn completion_task(ask: &InferenceRequest) -> Result<&CompletionTask, ApiError> 
 /// Writes the model and the members that are forwarded unchanged.
 fn start<'a>(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Result<BodyBuilder<'a>, ApiError> {
     let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
-    if given.len() < ask.stop.len() && response_constraints::wants_logprobs(ask) {
+    if given.len() < ask.stop.len() && response_constraints::requests_logprobs(ask) {
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
@@ -152,7 +152,7 @@ fn should_forward(
         return Ok(false);
     };
     if FORWARDED_BY_DEFAULT.contains(&name) {
-        return Ok(response_constraints::accepts_sampling(abilities, name));
+        return Ok(response_constraints::accepts_sampling_parameter(abilities, name));
     }
     if name == "response_format" {
         let kind = json_cursor::member_value(value, "type").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Tests of text completions.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::{completion_translator, missing_capability};
+use super::{completion_translator, missing_capability_error};
 use crate::test_support::sample_request;
 use bytes::Bytes;
 use penstock_core::*;
@@ -80,7 +80,7 @@ fn a_provider_with_chat_alone_refuses_by_name_what_depends_on_the_tokens() {
     let field = |body: Value, has_endpoint: bool| {
         let ask = request(&body);
         let InferenceTask::Complete(task) = &ask.task else { panic!() };
-        let refusal = missing_capability(task, &ask, &abilities(has_endpoint));
+        let refusal = missing_capability_error(task, &ask, &abilities(has_endpoint));
         refusal.map(|refusal| refusal.param.unwrap().to_string())
     };
     assert_eq!(field(json!({"prompt": "a"}), false), None);

@@ -32,7 +32,7 @@ pub fn check_chat_stream(stream: &[u8], include_usage: bool) -> Result<(), Strin
             continue;
         }
         if &*event.data == b"[DONE]" {
-            check.done()?;
+            check.check_done()?;
             continue;
         }
         let value: Value =

@@ -25,7 +25,7 @@ pub(crate) enum BodyFormat {
 
 impl BodyFormat {
     /// Returns the format of a body that begins with these bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn detect(bytes: &[u8]) -> Self {
         match bytes.iter().find(|byte| !is_space(**byte)) {
             None => Self::Unknown,
             Some(b'{') => Self::JsonObject,
@@ -107,7 +107,7 @@ impl EventStreamNormalizer {
     /// Returns `Malformed` for an object of more than `most` bytes.
     pub(crate) fn push(&mut self, bytes: Bytes, most: usize) -> Result<Option<Bytes>, UpstreamError> {
         if self.format == BodyFormat::Unknown {
-            self.format = BodyFormat::of(&bytes);
+            self.format = BodyFormat::detect(&bytes);
         }
         match self.format {
             BodyFormat::Unknown | BodyFormat::EventStream => return Ok(Some(bytes)),
@@ -355,7 +355,7 @@ mod tests {
             (": hello", BodyFormat::EventStream),
             ("<html>", BodyFormat::EventStream),
         ] {
-            assert_eq!(BodyFormat::of(bytes.as_bytes()), form, "{bytes:?}");
+            assert_eq!(BodyFormat::detect(bytes.as_bytes()), form, "{bytes:?}");
         }
         for (body, streamed) in [
             ("data: {}\n\n", true),

@@ -14,7 +14,7 @@ mod variant_tests;
 
 pub(crate) use tool_calls::generate_call_id;
 
-use super::{EventStreamNormalizer, as_truncated};
+use super::{EventStreamNormalizer, to_truncation_error};
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use chunk::ChunkReader;
@@ -113,12 +113,12 @@ impl super::DialectDecoder for ChatDecoder {
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if let Some(object) = self.format_detector.take_buffered_object() {
-            let seed = self.chunks.seed();
+            let seed = self.chunks.id_seed();
             self.buffered_reasoning = super::decode_closed_object(Dialect::Chat, object, seed, events)?;
             return Ok(());
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        self.process_event(&event, events).map_err(as_truncated)
+        self.process_event(&event, events).map_err(to_truncation_error)
     }
 
     fn reasoning_name(&self) -> Option<ReasoningName> {

@@ -21,7 +21,7 @@ pub(crate) use early_content::split_message_start;
 pub(crate) use event_members::EventMembers;
 
 use super::chat::generate_call_id;
-use super::{EventStreamNormalizer, as_truncated};
+use super::{EventStreamNormalizer, to_truncation_error};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
@@ -290,7 +290,7 @@ impl MessagesDecoder {
     ) {
         if let Some(usage) = usage.filter(|usage| json_cursor::is_object(usage)) {
             read(&mut self.usage_counter, usage);
-            events.extend(self.usage_counter.reported().map(AnswerEvent::Usage));
+            events.extend(self.usage_counter.reported_usage().map(AnswerEvent::Usage));
         }
     }
 }
@@ -311,7 +311,7 @@ impl super::DialectDecoder for MessagesDecoder {
             return super::decode_closed_object(Dialect::Messages, object, &self.seed, events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        self.decode_event(&event, events).map_err(as_truncated)
+        self.decode_event(&event, events).map_err(to_truncation_error)
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -124,7 +124,7 @@ fn decode_closed_object(
 ) -> Result<Option<ReasoningName>, UpstreamError> {
     let is_cut = json::value_end(&object, 0).is_none();
     decode_buffered(provider, object, id, events)
-        .map_err(|fault| if is_cut { as_truncated(fault) } else { fault })
+        .map_err(|fault| if is_cut { to_truncation_error(fault) } else { fault })
 }
 
 /// Returns the event of an SSE comment: energy that the provider states in it, or else a keepalive.
@@ -142,7 +142,7 @@ pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<Upst
 
 /// Converts an error at the end of an answer: if the last event is incomplete, the stream was truncated and is not
 /// malformed.
-pub(crate) fn as_truncated(fault: UpstreamError) -> UpstreamError {
+pub(crate) fn to_truncation_error(fault: UpstreamError) -> UpstreamError {
     match fault.kind {
         UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
         _ => fault,

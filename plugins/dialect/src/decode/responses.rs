@@ -17,7 +17,7 @@ mod tests;
 pub use buffered::decode_response;
 
 use super::text_channel::SplitSurrogate;
-use super::{EventStreamNormalizer, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES, as_truncated};
+use super::{EventStreamNormalizer, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES, to_truncation_error};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -178,7 +178,7 @@ impl DecodedOutput {
         }
         let at = self.open_item(data, index, item, events)?;
         let (items, mut context) = self.parts(data, events);
-        items.get_mut(at).map_or(Ok(()), |open| open.announce(item, &mut context))
+        items.get_mut(at).map_or(Ok(()), |open| open.store_initial_texts(item, &mut context))
     }
 
     /// Opens an item; returns its position.
@@ -247,13 +247,15 @@ impl DecodedOutput {
         let item = find(items).and_then(|at| items.get_mut(at));
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
-            PartEvent::Whole(kind, member) => (kind, member),
+            PartEvent::Complete(kind, member) => (kind, member),
             // Most providers send these events only to repeat text that they have already sent.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {
-                    PartEvent::Added => item.announce_part(part, |kind| seen.part_index(kind), &mut context),
-                    _ => item.push_whole_part(part, |kind| seen.part_index(kind), &mut context),
+                    PartEvent::Added => {
+                        item.store_initial_part_text(part, |kind| seen.part_index(kind), &mut context)
+                    }
+                    _ => item.push_complete_part(part, |kind| seen.part_index(kind), &mut context),
                 };
             }
         };
@@ -262,7 +264,7 @@ impl DecodedOutput {
         let part = (kind, seen.part_index(kind).ok_or_else(malformed_error)?);
         match event {
             PartEvent::Delta(_) => item.push_delta(part, text, seen.logprobs, &mut context),
-            _ => item.push_whole(part, text, seen.logprobs, &mut context),
+            _ => item.push_complete_text(part, text, seen.logprobs, &mut context),
         }
     }
 
@@ -308,7 +310,7 @@ impl DecodedOutput {
             }
         }
         let (items, mut context) = self.parts(source, events);
-        items.iter_mut().try_for_each(|item| item.push_announced(&mut context))
+        items.iter_mut().try_for_each(|item| item.emit_initial_texts(&mut context))
     }
 
     /// Returns for each complete item the position of the known item that it belongs to: the item with the same index,
@@ -364,7 +366,7 @@ impl super::DialectDecoder for ResponsesDecoder {
             return super::decode_closed_object(Dialect::Responses, object, "", events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        self.decode_event(&event, events).map_err(as_truncated)
+        self.decode_event(&event, events).map_err(to_truncation_error)
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -79,7 +79,7 @@ fn write_continuation(
     rescue: bool,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let by_switch = match (rescue, target.continuation(), target.prefill()) {
+    let by_switch = match (rescue, target.continuation_method(), target.prefill_method()) {
         (true, Some(ContinuationMethod::ContinueFinalMessage), _)
         | (false, _, PrefillMethod::ContinueFinalMessage) => true,
         (true, Some(ContinuationMethod::Prefill), _)
@@ -198,7 +198,7 @@ fn write_sampling(
         if name == "top_k" {
             abilities.accepts_parameter(name)
         } else {
-            response_constraints::accepts_sampling(abilities, name)
+            response_constraints::accepts_sampling_parameter(abilities, name)
         }
     };
     for name in ["temperature", "top_p", "top_k"] {
@@ -211,7 +211,7 @@ fn write_sampling(
     }
     let is_written = |name: &str| {
         (name == "reasoning_effort" && effort != ReasoningEffort::default())
-            || reasoning_switch::is_replaced(target, effort, name)
+            || reasoning_switch::is_replaced_by_switch(target, effort, name)
     };
     let preset = response_constraints::preset_members(ask, target);
     for (name, value) in preset.filter(|(name, _)| !is_written(name)) {
@@ -231,7 +231,7 @@ fn write_engine_parameters(
 ) -> Result<(), ApiError> {
     for field in &ask.members.0 {
         let name = &*field.name;
-        let is_written = name == "top_k" || reasoning_switch::is_replaced(target, effort, name);
+        let is_written = name == "top_k" || reasoning_switch::is_replaced_by_switch(target, effort, name);
         let Some(value) = ask.member_value(name).filter(|_| !is_written) else { continue };
         if parameters::should_forward(target.capabilities, name, value)? {
             out.push_byte(b',');

@@ -45,7 +45,7 @@ impl HiddenBlocks {
     pub(super) fn with_client_index<'d>(&self, data: &'d Bytes, index: Option<usize>) -> Cow<'d, [u8]> {
         match index {
             Some(index) if self.client_index(index) < index => {
-                Cow::Owned(repair::with_index(data, self.client_index(index)))
+                Cow::Owned(repair::with_block_index(data, self.client_index(index)))
             }
             _ => Cow::Borrowed(data),
         }

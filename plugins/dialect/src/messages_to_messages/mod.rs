@@ -73,7 +73,7 @@ fn translate_buffered(
 /// Returns a translator that forwards the provider's events, unless calls or text must be cut from them.
 fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
     if requires_translation(ask, target) {
-        return translator_def::stream_as_messages(ask, target);
+        return translator_def::new_messages_stream_translation(ask, target);
     }
     Box::new(StreamPassthrough::new(ask, target))
 }

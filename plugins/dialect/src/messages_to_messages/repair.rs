@@ -308,7 +308,7 @@ fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the data of a block event with another index.
-pub(super) fn with_index(data: &Bytes, index: usize) -> Vec<u8> {
+pub(super) fn with_block_index(data: &Bytes, index: usize) -> Vec<u8> {
     let mut patches = DocumentPatches::new(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
         patches.replace(value, index.to_string().into_bytes());

@@ -42,7 +42,7 @@ pub(super) fn build_request(
     {
         return Err(ApiError::unsupported("mcp_servers", "The gateway does not call MCP servers."));
     }
-    if delivered.is_some() && target.continuation().is_none() {
+    if delivered.is_some() && target.continuation_method().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
     let rewritten = RewrittenConversation::rewrite(ask, target);
@@ -112,7 +112,7 @@ fn should_forward(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str
                 || !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty()
         }
         _ if SAMPLING_MEMBERS.contains(&name) => {
-            response_constraints::accepts_sampling(target.capabilities, name)
+            response_constraints::accepts_sampling_parameter(target.capabilities, name)
         }
         _ => FORWARDED_MEMBERS.contains(&name),
     }

@@ -12,23 +12,23 @@ use crate::{chat_to_chat, chat_to_messages};
 use penstock_core::Dialect;
 
 /// Definition of the translator for chat providers.
-pub(crate) const CHAT: TranslatorDef = TranslatorDef {
+pub(crate) const CHAT_TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Chat,
     path: chat_to_chat::TRANSLATOR.path,
     build_request: chat_to_chat::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
-    translate_stream: translator_def::stream_as_responses,
+    translate_stream: translator_def::new_responses_stream_translation,
 };
 
 /// Definition of the translator for messages providers.
-pub(crate) const MESSAGES: TranslatorDef = TranslatorDef {
+pub(crate) const MESSAGES_TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Messages,
     path: chat_to_messages::TRANSLATOR.path,
     build_request: chat_to_messages::TRANSLATOR.build_request,
     convert: None,
     translate_buffered: responses::translate_buffered,
-    translate_stream: translator_def::stream_as_responses,
+    translate_stream: translator_def::new_responses_stream_translation,
 };

@@ -230,7 +230,7 @@ impl super::DialectWriter for ChatStreamWriter {
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"data: ");
-        out.extend_from_slice(&super::with_objects(error::chat_envelope(refusal, request_id), objects));
+        out.extend_from_slice(&super::append_members(error::chat_envelope(refusal, request_id), objects));
         out.extend_from_slice(b"\n\n");
         out.extend_from_slice(DONE_EVENT);
     }

@@ -223,7 +223,7 @@ pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     );
     let envelope =
         penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
-    penstock_http_wire::sse::named_event("error", &super::with_objects(envelope, objects))
+    penstock_http_wire::sse::named_event("error", &super::append_members(envelope, objects))
 }
 
 /// Writes an empty text block, because some clients read the first block of a message without checking that it exists.
@@ -315,7 +315,7 @@ data: {"type":"message_delta","delta":{"#,
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         let envelope = penstock_http_wire::error::error_envelope(Dialect::Messages, refusal, request_id);
-        let envelope = super::with_objects(envelope, objects);
+        let envelope = super::append_members(envelope, objects);
         out.extend_from_slice(&penstock_http_wire::sse::named_event("error", &envelope));
     }
 }

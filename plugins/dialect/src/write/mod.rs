@@ -77,7 +77,7 @@ pub trait DialectWriter: Send {
 }
 
 /// Adds members without braces to the end of a JSON object.
-pub(crate) fn with_objects(mut object: Vec<u8>, objects: &[u8]) -> Vec<u8> {
+pub(crate) fn append_members(mut object: Vec<u8>, objects: &[u8]) -> Vec<u8> {
     if let Some(end) = memchr::memrchr(b'}', &object).filter(|_| !objects.is_empty()) {
         object.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
     }

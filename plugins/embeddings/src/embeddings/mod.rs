@@ -8,7 +8,7 @@ pub(crate) mod tei;
 mod vectors;
 
 use crate::answer_usage::AnswerUsage;
-use crate::json_text::quoted;
+use crate::json_text::json_string;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, EmbeddingTask, FinishReason, InferenceRequest, InferenceTask,
@@ -61,11 +61,12 @@ fn write_response(
         return Err(malformed());
     }
     let total = AnswerUsage::sum(usages);
-    let usage = total.to_usage(ask, target);
+    let usage = total.to_token_usage(ask, target);
     let mut body = vec![Bytes::from(
-        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","data":"#].concat(),
+        [br#"{"object":"list","model":"#, json_string(target.answer_model).as_slice(), br#","data":"#]
+            .concat(),
     )];
-    vectors::write(vectors, &mut body);
+    vectors::write_vectors(vectors, &mut body);
     let tokens = usage.input;
     body.push(Bytes::from(format!(r#","usage":{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}}}"#)));
     Ok(BufferedResponse {

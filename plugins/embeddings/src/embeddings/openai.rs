@@ -5,7 +5,7 @@ use super::vectors::{AnswerVectors, VectorReader};
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::EmbeddingJsonCursor;
-use crate::json_text::{quoted, write_json_array};
+use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, ExtraMember, InferenceRequest, ModelKind,
@@ -37,7 +37,8 @@ impl ProviderAdapter for OpenAiEmbeddings {
         let embed = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
         let all = embed.inputs.len();
         let call = |inputs: &[Bytes]| {
-            let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
+            let mut body =
+                vec![Bytes::from([br#"{"model":"#, json_string(target.model).as_slice()].concat())];
             body.push(Bytes::from_static(br#","input":"#));
             match ask.members.get("input") {
                 // The client's own bytes are sent.
@@ -99,8 +100,8 @@ fn read(
                 cursor.read_array(|cursor| reader.read_item(cursor))?;
                 array = Some(start..cursor.position());
             }
-            "error" => error |= cursor.take_bytes()? != b"null",
-            _ => usage.read(key, cursor.take_bytes()?),
+            "error" => error |= cursor.read_value_bytes()? != b"null",
+            _ => usage.read_member(key, cursor.read_value_bytes()?),
         }
         Some(())
     });
@@ -108,6 +109,6 @@ fn read(
         return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
     }
     let vectors =
-        read.filter(|()| cursor.is_done()).and(array).and_then(|array| reader.finish(body.clone(), array));
+        read.filter(|()| cursor.is_at_end()).and(array).and_then(|array| reader.finish(body.clone(), array));
     vectors.map(|vectors| (vectors, usage)).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }

@@ -65,7 +65,7 @@ impl ProviderAdapter for TeiEmbeddings {
         let read = |inputs: &[Bytes], answer: UpstreamAnswer| {
             let mut reader = VectorReader::new(requested_form(embed), inputs.len());
             let mut cursor = EmbeddingJsonCursor::new(&answer.body);
-            cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_done())?;
+            cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_at_end())?;
             let usage = AnswerUsage { tokens: answer.header_number(0), measured: None };
             Some((reader.finish(answer.body.clone(), 0..0)?, usage))
         };

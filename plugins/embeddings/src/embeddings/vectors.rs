@@ -84,10 +84,10 @@ impl VectorReader {
         cursor.read_object(|key, cursor| {
             match key {
                 "embedding" if location.is_none() => location = Some(self.read_vector(cursor)?),
-                "index" => index = Some(json_text::parse_index(cursor.take_bytes()?)?),
-                "object" => named = json::is_string_equal(cursor.take_bytes()?, "embedding"),
+                "index" => index = Some(json_text::parse_index(cursor.read_value_bytes()?)?),
+                "object" => named = json::is_string_equal(cursor.read_value_bytes()?, "embedding"),
                 _ => {
-                    cursor.take_range()?;
+                    cursor.read_value_range()?;
                 }
             }
             Some(())
@@ -189,7 +189,7 @@ impl AnswerVectors {
 }
 
 /// Writes the client's list of all vectors.
-pub(super) fn write(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
+pub(super) fn write_vectors(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
     if let [AnswerVectors { provider_body: given, untouched: Some(array), .. }] = parts.as_slice() {
         return out.push(given.slice(array.clone()));
     }

@@ -6,7 +6,7 @@ pub(crate) mod tei;
 
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::EmbeddingJsonCursor;
-use crate::json_text::{self, quoted};
+use crate::json_text::{self, json_string};
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, OfferObservation,
@@ -60,8 +60,8 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
         cursor.read_object(|key, cursor| {
             match key {
                 "results" | "data" if cursor.peek() == Some(b'[') => results(cursor)?,
-                "error" => error |= cursor.take_bytes()? != b"null",
-                _ => usage.read(key, cursor.take_bytes()?),
+                "error" => error |= cursor.read_value_bytes()? != b"null",
+                _ => usage.read_member(key, cursor.read_value_bytes()?),
             }
             Some(())
         })
@@ -69,7 +69,8 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     if error && !found {
         return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
     }
-    let raw = read.filter(|()| cursor.is_done()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
+    let raw =
+        read.filter(|()| cursor.is_at_end()).and_then(|()| raw.into_iter().collect::<Option<Vec<f64>>>());
     raw.map(|raw| RawScores { raw, usage }).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
@@ -77,7 +78,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
 fn result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.read_object(|key, cursor| {
-        let value = cursor.take_bytes()?;
+        let value = cursor.read_value_bytes()?;
         match key {
             "index" => index = Some(json_text::parse_index(value)?),
             "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
@@ -119,7 +120,7 @@ fn write_response(
     }
     order.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let mut body = vec![Bytes::from(
-        [br#"{"object":"list","model":"#, quoted(target.answer_model).as_slice(), br#","results":["#]
+        [br#"{"object":"list","model":"#, json_string(target.answer_model).as_slice(), br#","results":["#]
             .concat(),
     )];
     let mut scores = zmij::Buffer::new();
@@ -141,7 +142,7 @@ fn write_response(
         body.push(Bytes::from_static(b"}"));
     }
     let total = AnswerUsage::sum(usages);
-    let usage = total.to_usage(ask, target);
+    let usage = total.to_token_usage(ask, target);
     body.push(Bytes::from(format!(r#"],"usage":{{"total_tokens":{}}}}}"#, usage.input)));
     Ok(BufferedResponse {
         body,

@@ -5,7 +5,7 @@
 //! request.
 
 use super::{document_batches, read, task};
-use crate::json_text::{quoted, write_json_array};
+use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
@@ -53,7 +53,7 @@ impl ProviderAdapter for StandardRerank {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
         let call = |documents: &[Bytes]| {
-            let head = [br#"{"model":"#, quoted(target.model).as_slice(), br#","query":"#].concat();
+            let head = [br#"{"model":"#, json_string(target.model).as_slice(), br#","query":"#].concat();
             let mut body = vec![Bytes::from(head), rerank.query.clone()];
             body.push(Bytes::from_static(br#","documents":"#));
             write_json_array(documents, &mut body);

@@ -29,7 +29,7 @@ pub enum BodyFraming {
     /// Chunked body.
     Chunked,
     /// Body that ends with the connection.
-    Close,
+    UntilClose,
 }
 
 /// Parsed response head.
@@ -71,7 +71,7 @@ impl Http1ResponseHead {
             (100..=199 | 204 | 304, ..) => BodyFraming::Length(0),
             (_, true, _) => BodyFraming::Chunked,
             (_, false, Some(length)) => BodyFraming::Length(length),
-            (_, false, None) => BodyFraming::Close,
+            (_, false, None) => BodyFraming::UntilClose,
         };
         let both = framing_fields.is_chunked && framing_fields.length.is_some();
         let keeps_alive = if old {
@@ -79,7 +79,7 @@ impl Http1ResponseHead {
         } else {
             !framing_fields.closes_connection
         };
-        let last = both || !keeps_alive || framing == BodyFraming::Close;
+        let last = both || !keeps_alive || framing == BodyFraming::UntilClose;
         Ok(Some(Self { size, status, framing, is_last: last }))
     }
 }

@@ -20,8 +20,8 @@ fn body_framing_follows_the_standard() {
         ("Content-Length: 12\r\nConnection: x, Close\r\n", BodyFraming::Length(12), true),
         ("Transfer-Encoding: Chunked\r\n", BodyFraming::Chunked, false),
         ("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", BodyFraming::Chunked, true),
-        ("", BodyFraming::Close, true),
-        ("Connection: keep-alive\r\n", BodyFraming::Close, true),
+        ("", BodyFraming::UntilClose, true),
+        ("Connection: keep-alive\r\n", BodyFraming::UntilClose, true),
     ];
     for (fields, framing, last) in cases {
         assert_eq!(framing_of(fields), (framing, last), "{fields}");

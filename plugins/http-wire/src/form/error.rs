@@ -6,13 +6,13 @@ use penstock_core::{ApiError, ErrorCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultipartError {
     /// Part head that is invalid or has no name.
-    Head,
+    InvalidHead,
     /// Part head of more than [`super::MAX_PART_HEAD`] bytes.
     HeadTooLong,
     /// More than [`super::MAX_PARTS`] parts.
     TooManyParts,
     /// Invalid bytes after a delimiter: neither a line end nor the end of the form.
-    Delimiter,
+    InvalidDelimiter,
     /// End of the body before the closing delimiter.
     Truncated,
 }
@@ -26,10 +26,14 @@ impl MultipartError {
                 let message = format!("{part}: expected the whole part, but it ends too early.");
                 return ApiError::invalid(part, message);
             }
-            (Self::Head, _) => "expected content-disposition: form-data with a name in the head of each part",
+            (Self::InvalidHead, _) => {
+                "expected content-disposition: form-data with a name in the head of each part"
+            }
             (Self::HeadTooLong, _) => "expected shorter heads of its parts",
             (Self::TooManyParts, _) => "expected fewer parts",
-            (Self::Delimiter, _) => "expected its parts to be delimited by the boundary of the content type",
+            (Self::InvalidDelimiter, _) => {
+                "expected its parts to be delimited by the boundary of the content type"
+            }
             (Self::Truncated, None) => "expected its closing delimiter, but it ends before",
         };
         ApiError::with_message(ErrorCode::InvalidRequest, format!("The form: {sentence}.")).with_param("body")

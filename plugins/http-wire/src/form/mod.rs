@@ -162,7 +162,7 @@ impl MultipartParser {
             (Some(b'\r'), None) => return Ok(false),
             (Some(b'-'), None) if padding == 0 => return Ok(false),
             (None, _) if padding <= MAX_PART_HEAD => return Ok(false),
-            _ => return Err(MultipartError::Delimiter),
+            _ => return Err(MultipartError::InvalidDelimiter),
         }
         self.parts += 1;
         if self.parts > MAX_PARTS {
@@ -182,7 +182,7 @@ impl MultipartParser {
             return Err(MultipartError::HeadTooLong);
         }
         let head = rest.split_to(end + 4);
-        let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::Head)?;
+        let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
         // The delimiter after an empty content has a line end of its own, so the end of the head is not needed again.

@@ -74,7 +74,7 @@ impl Http1RequestHead {
 
     /// True if the client sends no further request on this connection.
     #[must_use]
-    pub const fn is_last(&self) -> bool {
+    pub const fn closes_connection(&self) -> bool {
         self.scan.closes || (self.scan.old && !self.scan.keeps)
     }
 

@@ -15,7 +15,7 @@ impl RequestTarget {
     ///
     /// # Errors
     /// Returns an error if the target has none of the forms, or an invalid character.
-    pub(super) fn read(target: &[u8], from: usize, connect: bool) -> Result<Self, HeadError> {
+    pub(super) fn parse(target: &[u8], from: usize, connect: bool) -> Result<Self, HeadError> {
         if !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
             return Err(HeadError::Malformed("its target holds a character that has to be written as %XX"));
         }

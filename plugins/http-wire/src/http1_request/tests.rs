@@ -205,7 +205,7 @@ fn a_request_head_exposes_its_fields() {
     assert_eq!(request.field("X-TWO"), Some(&b"1"[..]));
     assert_eq!(request.field("x"), None);
     assert_eq!(request.body_length(), Some(7));
-    assert!(!request.is_http10() && !request.is_last());
+    assert!(!request.is_http10() && !request.closes_connection());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_connection_persists_unless_the_client_closes_it() {
     ] {
         let request = request_of(format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n").as_bytes());
         assert_eq!(
-            (request.is_last(), request.is_http10()),
+            (request.closes_connection(), request.is_http10()),
             (last, version == "1.0"),
             "{version} {connection}"
         );

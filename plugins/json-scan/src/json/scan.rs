@@ -1,6 +1,6 @@
 //! Scanner for members and elements, which skips their content.
 
-use crate::block::{any_special, quarters, special_bytes};
+use crate::block::{has_special_bytes, quarters, special_byte_mask};
 use std::borrow::Cow;
 use std::ops::Range;
 use wide::u8x16;
@@ -37,7 +37,7 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     }
     let mut at = at + 1;
     loop {
-        at += plain_run(json.get(at..)?);
+        at += plain_run_length(json.get(at..)?);
         match *json.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => at = escape_end(json, at)?,
@@ -48,11 +48,11 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
 
 /// Number of bytes at the start that are no quote, backslash or control character.
 #[inline]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
+pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
     let mut run = 0;
     // Most strings end in the first 16 bytes; long ones are scanned 64 bytes at a time.
     while let Some(start) = bytes.get(run..).and_then(<[u8]>::first_chunk::<16>) {
-        let special = special_bytes(u8x16::new(*start)).to_bitmask();
+        let special = special_byte_mask(u8x16::new(*start)).to_bitmask();
         if special != 0 {
             return run + special.trailing_zeros() as usize;
         }
@@ -66,7 +66,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 /// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
-    bytes.as_chunks().0.iter().take_while(|block| !any_special(quarters(block))).count() * 64
+    bytes.as_chunks().0.iter().take_while(|block| !has_special_bytes(quarters(block))).count() * 64
 }
 
 /// Position after the escape whose backslash is at `at`.
@@ -342,23 +342,23 @@ impl Iterator for ElementIter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::plain_run;
+    use super::plain_run_length;
 
     #[test]
     fn a_run_ends_at_the_first_special_byte_wherever_it_is() {
         for length in [0, 1, 7, 8, 9, 63, 64, 65, 72, 127, 128, 129, 200] {
-            assert_eq!(plain_run(&vec![b'a'; length]), length);
+            assert_eq!(plain_run_length(&vec![b'a'; length]), length);
             for at in 0..length {
                 for special in [0, 0x1f, b'"', b'\\'] {
                     let mut text = vec![0x80; length];
                     if let Some(tail) = text.get_mut(at..) {
                         tail.fill(special);
                     }
-                    assert_eq!(plain_run(&text), at, "{length} {at} {special}");
+                    assert_eq!(plain_run_length(&text), at, "{length} {at} {special}");
                 }
             }
             for plain in [0x20, 0x21, 0x5b, 0x7f, 0x80, 0xff] {
-                assert_eq!(plain_run(&vec![plain; length]), length, "{length} {plain}");
+                assert_eq!(plain_run_length(&vec![plain; length]), length, "{length} {plain}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Escaping and unescaping of JSON strings.
 
-use super::scan::{escape_end, plain_run};
+use super::scan::{escape_end, plain_run_length};
 use std::borrow::Cow;
 
 /// Appends `text` as a JSON string, quotes included.
@@ -15,7 +15,7 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     const HEX: [u8; 16] = *b"0123456789abcdef";
     let mut rest = text.as_bytes();
     loop {
-        let (plain, special) = rest.split_at(plain_run(rest));
+        let (plain, special) = rest.split_at(plain_run_length(rest));
         out.extend_from_slice(plain);
         let Some((&byte, after)) = special.split_first() else { return };
         rest = after;
@@ -43,13 +43,13 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
 #[must_use]
 pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(escaped).ok()?;
-    if plain_run(escaped) == escaped.len() {
+    if plain_run_length(escaped) == escaped.len() {
         return Some(Cow::Borrowed(text));
     }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     loop {
-        let (plain, special) = rest.split_at_checked(plain_run(rest.as_bytes()))?;
+        let (plain, special) = rest.split_at_checked(plain_run_length(rest.as_bytes()))?;
         out.push_str(plain);
         if special.is_empty() {
             return Some(Cow::Owned(out));
@@ -97,7 +97,7 @@ pub enum StringClass {
 /// classes other than [`StringClass::Invalid`].
 #[must_use]
 pub fn classify_string(escaped: &[u8]) -> StringClass {
-    let run = plain_run(escaped);
+    let run = plain_run_length(escaped);
     if std::str::from_utf8(escaped).is_err() {
         return StringClass::Invalid;
     }
@@ -120,7 +120,7 @@ pub fn classify_string(escaped: &[u8]) -> StringClass {
             }
             SurrogateHalf::Low => return StringClass::Invalid,
         };
-        at += plain_run(escaped.get(at..).unwrap_or_default());
+        at += plain_run_length(escaped.get(at..).unwrap_or_default());
     }
     StringClass::Escaped
 }
@@ -169,7 +169,7 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let mut repaired = Vec::with_capacity(escaped.len() + 8);
     let mut at = 0;
     while at < escaped.len() {
-        let run = plain_run(escaped.get(at..)?);
+        let run = plain_run_length(escaped.get(at..)?);
         repaired.extend_from_slice(escaped.get(at..at + run)?);
         at += run;
         if at == escaped.len() {

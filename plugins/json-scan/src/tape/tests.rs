@@ -246,7 +246,7 @@ fn known_base64_has_only_letters_of_base64() {
                 let document = format!("\"{text}\"{close}");
                 let nodes = scan(document.as_bytes(), BOUNDS).unwrap();
                 let tape = JsonTape { text: &document, nodes: &nodes };
-                let known = tape.root().unwrap().known_base64();
+                let known = tape.root().unwrap().base64_range();
                 let letters = &text.as_bytes()[known.clone()];
                 let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
                 assert!(letters.iter().all(is_letter), "{length} {foreign} {at}");
@@ -269,8 +269,8 @@ fn long_strings_are_found_wherever_they_are() {
     let nodes = scan(document.as_bytes(), BOUNDS).unwrap();
     let tape = JsonTape { text: &document, nodes: &nodes };
     let found: Vec<_> =
-        tape.root().unwrap().long_strings(52).map(|range| document[range].chars().nth(3)).collect();
+        tape.root().unwrap().long_string_ranges(52).map(|range| document[range].chars().nth(3)).collect();
     assert_eq!(found, [Some('k'), Some('v'), Some('w')]);
     let inside = tape.root().unwrap().items().next().unwrap();
-    assert_eq!(inside.long_strings(53).count(), 1);
+    assert_eq!(inside.long_string_ranges(53).count(), 1);
 }

@@ -135,7 +135,7 @@ impl<'d> JsonValue<'d> {
 
     /// Range of bytes between the quotes of a long string that were found to be letters, digits, `+` and `/`; empty if
     /// this is unknown.
-    pub fn known_base64(&self) -> Range<usize> {
+    pub fn base64_range(&self) -> Range<usize> {
         match usize::from(self.node.base64_from) {
             0 => 0..0,
             from => from..self.string_bytes().len().saturating_sub(MAX_BASE64_TAIL).max(from),
@@ -143,7 +143,7 @@ impl<'d> JsonValue<'d> {
     }
 
     /// Ranges in the body of the strings from `min_bytes` on, in this value or inside it; sorted.
-    pub fn long_strings(&self, min_bytes: usize) -> impl Iterator<Item = Range<usize>> + use<'d> {
+    pub fn long_string_ranges(&self, min_bytes: usize) -> impl Iterator<Item = Range<usize>> + use<'d> {
         let nodes = self.tape.nodes.get(self.index as usize..self.node.next as usize).unwrap_or_default();
         let ranges =
             nodes.iter().filter(|node| matches!(node.kind, ValueKind::String | ValueKind::EscapedString));

@@ -44,7 +44,7 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
         for meter in meters {
             while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
                 let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
-                meter.void(held, &limits, now);
+                meter.void_reservation(held, &limits, now);
             }
             meter.record_refusal(&nothing);
         }
@@ -55,13 +55,13 @@ fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
     let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
     meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
     admit(&mut meters);
-    assert_eq!(meters.iter().map(|meter| meter.totals().requests).sum::<u64>(), 60);
+    assert_eq!(meters.iter().map(|meter| meter.usage_totals().requests).sum::<u64>(), 60);
     // A client of one gateway has the rest after the second exchange.
     let mut alone = UsageMeter::default();
     alone.begin_sharing(&limits, 3, now);
     for expected in [20, 20, 54] {
         admit(std::slice::from_mut(&mut alone));
-        assert_eq!(alone.totals().requests, expected);
+        assert_eq!(alone.usage_totals().requests, expected);
         alone.apply_peer_usage(&limits, &unheard, now);
     }
 }
@@ -84,7 +84,7 @@ fn requests_in_flight_elsewhere_count() {
     }
     assert_eq!(open.len(), 3, "all but the one that the other may admit");
     for held in open {
-        meter.void(held, &limits, now);
+        meter.void_reservation(held, &limits, now);
     }
     meter.apply_peer_usage(
         &limits,
@@ -103,7 +103,7 @@ fn an_amount_left_to_others_is_waited_for_until_the_next_exchange() {
     for _ in 0..25 {
         assert_eq!(meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
         let held = meter.reserve(&limits, &CostEstimate::default(), WorkClass::Request, now);
-        meter.void(held, &limits, now);
+        meter.void_reservation(held, &limits, now);
     }
     let denied = meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
     assert_eq!(denied.retry_after, RetryAfter::After(MAX_SYNC_WAIT));
@@ -125,5 +125,5 @@ fn a_request_of_most_of_the_tokens_passes_once_its_gateway_has_most_of_the_deman
     assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
     let held = meter.reserve(&limits, &most, WorkClass::Request, now);
     assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err());
-    meter.void(held, &limits, now);
+    meter.void_reservation(held, &limits, now);
 }

@@ -66,7 +66,7 @@ impl MinimumDuration {
     pub(super) const MAX_LOSSY_RATE: u64 = 80_000;
 
     /// Creates a minimum for which all bytes of the file count as audio.
-    pub(super) const fn by_all_bytes(rate: u64) -> Self {
+    pub(super) const fn from_all_bytes(rate: u64) -> Self {
         Self { excluded: 0, rate }
     }
 }
@@ -108,7 +108,7 @@ impl ExcludedBytes {
 pub(super) trait ContainerParser: Debug + Send {
     /// Returns the minimum duration. Called after the end of the file.
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration::by_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_RATE)
+        MinimumDuration::from_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_RATE)
     }
 
     /// Returns the basis of the duration. Called after the end of the file.

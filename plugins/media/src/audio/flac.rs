@@ -41,7 +41,7 @@ impl FlacParser {
     /// Returns the length of the header and the ticks of the frame at this position; `None` if there is no frame.
     fn frame(&self, input: &[u8]) -> Option<(usize, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
-        let (length, samples, rate) = frame_header(input)?;
+        let (length, samples, rate) = parse_frame_header(input)?;
         // Some decoders use the rate of the frame, others that of the stream. The lower rate gives the longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
         Some((length, u64::from(samples) * RATE / u64::from(rate)))
@@ -86,7 +86,7 @@ impl FlacParser {
 impl ContainerParser for FlacParser {
     fn minimum(&self) -> MinimumDuration {
         let rate = if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::MAX_UNCOMPRESSED_RATE };
-        MinimumDuration::by_all_bytes(rate)
+        MinimumDuration::from_all_bytes(rate)
     }
 
     fn step(&mut self, input: &[u8]) -> ParserStep {
@@ -95,7 +95,7 @@ impl ContainerParser for FlacParser {
                 if input.len() < INFO {
                     return ParserStep::Need(INFO);
                 }
-                self.info = input.get(8..).and_then(stream_info);
+                self.info = input.get(8..).and_then(parse_stream_info);
                 self.state = FlacState::Blocks;
                 ParserStep::Skip(4)
             }
@@ -135,7 +135,7 @@ impl ContainerParser for FlacParser {
 }
 
 /// Returns sample rate and number of samples (0: unknown) of a STREAMINFO block.
-pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
+pub(super) fn parse_stream_info(block: &[u8]) -> Option<(u32, u64)> {
     let rate = be32(block, 10)? >> 12;
     let samples = be64(block, 10)? & 0xf_ffff_ffff;
     Some((rate, samples))
@@ -145,7 +145,7 @@ pub(super) fn stream_info(block: &[u8]) -> Option<(u32, u64)> {
 const RESERVED_SAMPLE_SIZE: u32 = 3;
 
 /// Returns header length, number of samples and sample rate (0: that of the stream) of a frame.
-pub(super) fn frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
+pub(super) fn parse_frame_header(input: &[u8]) -> Option<(usize, u32, u32)> {
     let head = be32(input, 0)?;
     let field = |shift: u32, mask: u32| head >> shift & mask;
     // Checks of the sync code, the reserved bits, the channel assignment and the sample size.

@@ -71,7 +71,7 @@ impl ContainerParser for Mp4Parser {
         let opus_packet = self.shortest_opus_packet();
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
         // A decoder may choose any track.
-        if audio.any(|track| !track.is_counted(self.fragments_of(track), opus_packet)) {
+        if audio.any(|track| !track.has_known_frame_duration(self.fragments_of(track), opus_packet)) {
             DurationBasis::Stated
         } else {
             DurationBasis::Counted
@@ -196,7 +196,7 @@ impl Mp4Parser {
 
     /// Keeps the first samples of a box, and skips the others.
     fn read_media(&mut self, input: &[u8], left: u64) -> ParserStep {
-        let (count, is_more_wanted) = self.media.read(input, left);
+        let (count, is_more_wanted) = self.media.keep_bytes(input, left);
         if is_more_wanted {
             self.state = Mp4State::Media { left: left - count as u64 };
             return ParserStep::Skip(count as u64);

@@ -55,7 +55,7 @@ impl Mp4Media {
 
     /// Keeps the next bytes of the box, of which `left` remain. Returns the number of bytes that were read, and true if
     /// more are wanted.
-    pub(super) fn read(&mut self, input: &[u8], left: u64) -> (usize, bool) {
+    pub(super) fn keep_bytes(&mut self, input: &[u8], left: u64) -> (usize, bool) {
         let Some((_, window)) = self.windows.last_mut() else { return (0, false) };
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let count = input.len().min(left).min(MAX_WINDOW.saturating_sub(window.len()));

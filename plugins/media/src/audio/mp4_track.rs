@@ -76,9 +76,10 @@ impl Mp4Codec {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
             Self::Lossy(None) => AudioDuration::from_ticks(samples, 100),
             Self::Opus => match opus_packet {
-                Some(ticks) => {
-                    AudioDuration::from_ticks(samples.saturating_sub(2).saturating_mul(ticks), opus::RATE)
-                }
+                Some(ticks) => AudioDuration::from_ticks(
+                    samples.saturating_sub(2).saturating_mul(ticks),
+                    opus::TICKS_PER_SECOND,
+                ),
                 None => AudioDuration::from_ticks(samples, 400),
             },
             Self::Other => AudioDuration::Unknown,
@@ -91,7 +92,9 @@ impl Mp4Codec {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples),
             Self::Opus => match opus_packet {
-                Some(ticks) => AudioDuration::from_ticks(samples.saturating_mul(ticks), opus::RATE),
+                Some(ticks) => {
+                    AudioDuration::from_ticks(samples.saturating_mul(ticks), opus::TICKS_PER_SECOND)
+                }
                 None => AudioDuration::from_ticks(samples, 50),
             },
             Self::Lossy(None) | Self::Other => self.minimum(samples, opus_packet),
@@ -150,7 +153,7 @@ impl Mp4Track {
 
     /// Returns true if each sample is a frame of a known duration, so that the number of samples limits what the file can
     /// state. `fragments` and `opus_packet` are as in [`Self::duration`].
-    pub(super) fn is_counted(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
+    pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
         let has_frames = match self.coding {
             // A sample of PCM may have any number of bytes.
             Mp4Codec::Lossy(Some(config)) | Mp4Codec::Plain(config) => config.samples > 1,

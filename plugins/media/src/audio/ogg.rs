@@ -124,6 +124,6 @@ impl ContainerParser for OggParser {
 
 /// Returns the duration of a stream in ticks of [`RATE`].
 fn ticks(stream: &OggStream) -> u64 {
-    let ticks = u128::from(stream.samples()) * u128::from(RATE) / u128::from(stream.rate.max(1));
+    let ticks = u128::from(stream.played_samples()) * u128::from(RATE) / u128::from(stream.rate.max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }

@@ -55,7 +55,7 @@ impl OggStream {
         let (mut skip, mut vorbis) = (0, None);
         let (codec, rate) = if packet.starts_with(b"OpusHead") {
             skip = u64::from(le16(packet, 10)?);
-            (OggCodec::Opus, opus::RATE)
+            (OggCodec::Opus, opus::TICKS_PER_SECOND)
         } else if packet.starts_with(b"\x01vorbis") {
             vorbis = VorbisHeaders::from_identification(packet);
             (OggCodec::Vorbis, u64::from(vorbis.as_ref()?.rate))
@@ -64,7 +64,7 @@ impl OggStream {
             let frames = le32(packet, 64).unwrap_or(1).clamp(1, 64);
             (OggCodec::Speex { packet: frame * u64::from(frames) }, u64::from(le32(packet, 36)?))
         } else if packet.starts_with(b"\x7fFLAC") {
-            (OggCodec::Flac, u64::from(super::flac::stream_info(packet.get(17..)?)?.0))
+            (OggCodec::Flac, u64::from(super::flac::parse_stream_info(packet.get(17..)?)?.0))
         } else if NO_AUDIO.iter().any(|start| packet.starts_with(start)) {
             (OggCodec::NoAudio, 1)
         } else {
@@ -120,7 +120,7 @@ impl OggStream {
         self.packets = self.packets.saturating_add(match self.codec {
             OggCodec::Opus => opus::packet_ticks(packet),
             OggCodec::Flac => {
-                super::flac::frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
+                super::flac::parse_frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
             }
             OggCodec::Vorbis => self.vorbis.as_mut().map_or(0, |vorbis| vorbis.packet_samples(packet)),
             OggCodec::Speex { packet } => packet,
@@ -131,7 +131,7 @@ impl OggStream {
 
     /// Returns the number of played samples. This is the last position; but if the packets have more samples than the
     /// position and what is trimmed at both ends, it is the number of samples in the packets.
-    pub(super) fn samples(&self) -> u64 {
+    pub(super) fn played_samples(&self) -> u64 {
         let declared = self.position.saturating_sub(self.skip);
         let trimmed = match self.codec {
             OggCodec::NoAudio => return 0,

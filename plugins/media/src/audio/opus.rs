@@ -1,7 +1,7 @@
 //! Opus: duration of a packet, from its first two bytes.
 
 /// Ticks per second, the unit of Opus durations.
-pub(super) const RATE: u64 = 48_000;
+pub(super) const TICKS_PER_SECOND: u64 = 48_000;
 /// Longest packet, in ticks: 120 ms.
 pub(super) const MAX_PACKET_TICKS: u64 = 5_760;
 

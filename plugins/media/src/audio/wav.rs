@@ -179,7 +179,7 @@ impl ContainerParser for WavParser {
     }
 
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration::by_all_bytes(match self.coding {
+        MinimumDuration::from_all_bytes(match self.coding {
             WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_RATE,
             WavEncoding::Plain | WavEncoding::Companded | WavEncoding::Nibbles | WavEncoding::Gsm => {
                 MinimumDuration::MAX_UNCOMPRESSED_RATE

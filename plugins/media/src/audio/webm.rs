@@ -249,7 +249,7 @@ impl WebmParser {
                     TRACK_TYPE if number == AUDIO_TRACK => track.kind = TrackKind::Audio,
                     TRACK_TYPE => track.kind = TrackKind::NoAudio,
                     CODEC => track.codec = WebmCodec::from_name(content),
-                    CODEC_PRIVATE => track.set_private(content),
+                    CODEC_PRIVATE => track.set_codec_private(content),
                     SAMPLE_RATE => track.sample_rate = float(content).map_or(0, |rate| rate as u64),
                     CHANNELS => track.channels = number,
                     BIT_DEPTH => track.bits = number,

@@ -77,7 +77,7 @@ impl WebmCodec {
 
 impl WebmTrack {
     /// Reads the private data of the codec.
-    pub(super) fn set_private(&mut self, content: &[u8]) {
+    pub(super) fn set_codec_private(&mut self, content: &[u8]) {
         self.vorbis = VorbisHeaders::from_codec_private(content);
         self.aac = FrameConfig::parse(content);
     }
@@ -109,7 +109,7 @@ impl WebmTrack {
     /// Counts a packet that begins with these bytes.
     fn count(&mut self, packet: &[u8]) {
         let (samples, rate) = match self.codec {
-            WebmCodec::Opus => (opus::packet_ticks(packet), opus::RATE),
+            WebmCodec::Opus => (opus::packet_ticks(packet), opus::TICKS_PER_SECOND),
             WebmCodec::Vorbis => match &mut self.vorbis {
                 Some(vorbis) => (vorbis.packet_samples(packet), u64::from(vorbis.rate)),
                 None => return,
@@ -122,7 +122,7 @@ impl WebmTrack {
                 Some(frame) => (u64::from(frame.samples), u64::from(frame.rate)),
                 None => return,
             },
-            WebmCodec::Flac => match super::flac::frame_header(packet) {
+            WebmCodec::Flac => match super::flac::parse_frame_header(packet) {
                 Some((_, samples, 0)) => (u64::from(samples), self.sample_rate),
                 Some((_, samples, rate)) => (u64::from(samples), u64::from(rate)),
                 None => return,

@@ -14,7 +14,7 @@ pub enum DeliveredImage {
 /// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`. Each item has both members; the one that was not requested
 /// is null. The image data is not copied.
 #[must_use]
-pub fn write_answer(created: u64, images: Vec<(DeliveredImage, Option<Bytes>)>) -> Vec<Bytes> {
+pub fn write_image_response(created: u64, images: Vec<(DeliveredImage, Option<Bytes>)>) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(2 * images.len() + 1);
     let mut text = format!("{{\"created\":{created},\"data\":[").into_bytes();
     for (index, (shown, revised_prompt)) in images.into_iter().enumerate() {

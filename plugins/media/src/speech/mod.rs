@@ -12,7 +12,7 @@ mod transcript;
 mod upload;
 mod write;
 
-pub use parameters::{SPEECH_PARAMETERS, unsupported_parameter};
+pub use parameters::{SPEECH_PARAMETERS, unsupported_parameter_error};
 pub use shape::ADAPTERS;
 pub use synthesis::generated_audio_type;
 pub use upload::TranscriptionUpload;

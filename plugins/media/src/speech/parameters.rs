@@ -3,7 +3,7 @@
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, OfferCapabilities};
 
 /// Members that every provider receives.
-pub(super) const FORWARDED: &[&str] =
+pub(super) const FORWARDED_MEMBERS: &[&str] =
     &["input", "voice", "response_format", "speed", "instructions", "language"];
 
 /// Members of vLLM-Omni, Kokoro, Chatterbox, Fish Speech and hosts of such models that change the voice or the audio.
@@ -45,12 +45,16 @@ pub const SPEECH_PARAMETERS: &[&str] = &[
 
 /// Returns true if a member of a speech request is sent to an offer.
 pub(super) fn is_forwarded(name: &str, abilities: &OfferCapabilities) -> bool {
-    FORWARDED.contains(&name) || (SPEECH_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
+    FORWARDED_MEMBERS.contains(&name)
+        || (SPEECH_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
 }
 
 /// Returns the refusal of a speech request with a member that changes the audio and that the offer does not list.
 #[must_use]
-pub fn unsupported_parameter(ask: &InferenceRequest, abilities: &OfferCapabilities) -> Option<ApiError> {
+pub fn unsupported_parameter_error(
+    ask: &InferenceRequest,
+    abilities: &OfferCapabilities,
+) -> Option<ApiError> {
     if ask.kind != ModelKind::Speech || !matches!(ask.task, InferenceTask::Passthrough(_)) {
         return None;
     }

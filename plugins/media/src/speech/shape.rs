@@ -108,7 +108,7 @@ impl ProviderAdapter for TranscriptionShape {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let task = transcription_task(ask).ok_or_else(malformed)?;
         let [answer] = answers.as_slice() else { return Err(malformed()) };
-        let mut transcript = Transcript::read(&answer.body)?;
+        let mut transcript = Transcript::parse(&answer.body)?;
         let seconds = audio_seconds(task, &transcript);
         transcript.limit_times(seconds);
         Ok(BufferedResponse {

@@ -45,7 +45,7 @@ impl Transcript {
     ///
     /// # Errors
     /// Returns `Malformed`, or `InBandError` for an error in a successful answer.
-    pub(super) fn read(body: &[u8]) -> Result<Self, UpstreamError> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, UpstreamError> {
         let value: Value =
             serde_json::from_slice(body).map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;
         if value.get("error").is_some_and(|error| !error.is_null()) {
@@ -177,7 +177,7 @@ mod tests {
                 {"word": "c", "start": [], "end": 1},
             ],
         });
-        let mut transcript = Transcript::read(body.to_string().as_bytes()).unwrap();
+        let mut transcript = Transcript::parse(body.to_string().as_bytes()).unwrap();
         transcript.limit_times(Decimal::new(5, 1));
         let times: Vec<_> = transcript.segments.iter().map(|segment| (segment.start, segment.end)).collect();
         assert_eq!(times, [(0, 31_000), (31_000, 31_000)]);

@@ -14,7 +14,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Limiter of concurrent calls to a bucket, and of calls to a store that cannot be reached.
 #[derive(Debug)]
-pub struct CallGate {
+pub struct CallLimiter {
     state: Mutex<GateState>,
     changed: Condvar,
     max_wait: Duration,
@@ -29,21 +29,21 @@ struct GateState {
 
 /// Permit for one call to a bucket; a place of the limiter is taken until it is dropped.
 #[derive(Debug)]
-pub struct CallPermit<'a>(&'a CallGate);
+pub struct CallPermit<'a>(&'a CallLimiter);
 
-impl Default for CallGate {
+impl Default for CallLimiter {
     fn default() -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), max_wait: MAX_WAIT }
     }
 }
 
-impl CallGate {
+impl CallLimiter {
     /// Admits a call. If too many calls are running, waits for one of them to end.
     ///
     /// # Errors
     /// Returns `Unreachable` if the store could not be reached less than a second ago, or if no other call ended in
     /// time.
-    pub fn admit(&self) -> Result<CallPermit<'_>, BucketError> {
+    pub fn acquire(&self) -> Result<CallPermit<'_>, BucketError> {
         let deadline = Instant::now() + self.max_wait;
         let mut state = self.state.lock();
         loop {
@@ -59,7 +59,7 @@ impl CallGate {
     }
 
     /// Records whether a call reached the store; this decides when the next call is allowed.
-    pub fn record<T>(&self, outcome: &Result<T, BucketError>) {
+    pub fn record_outcome<T>(&self, outcome: &Result<T, BucketError>) {
         let is_unreachable = outcome.as_ref().is_err_and(BucketError::is_unreachable);
         self.state.lock().retry_at = is_unreachable.then(|| Instant::now() + RETRY_INTERVAL);
         self.changed.notify_all();
@@ -104,19 +104,19 @@ mod tests {
         assert!(state.check_reachable(start).is_err(), "one call at a time finds out");
         assert!(state.check_reachable(start + RETRY_INTERVAL / 2).is_err());
         assert!(state.check_reachable(start + RETRY_INTERVAL).is_ok());
-        let gate = CallGate::default();
-        gate.record(&Err::<(), _>(BucketError::Unreachable("x".to_owned())));
-        assert!(!gate.is_available() && gate.admit().is_err());
-        gate.record(&Ok(()));
-        assert!(gate.is_available() && gate.admit().is_ok());
+        let gate = CallLimiter::default();
+        gate.record_outcome(&Err::<(), _>(BucketError::Unreachable("x".to_owned())));
+        assert!(!gate.is_available() && gate.acquire().is_err());
+        gate.record_outcome(&Ok(()));
+        assert!(gate.is_available() && gate.acquire().is_ok());
     }
 
     #[test]
     fn calls_at_the_same_time_have_a_bound() {
-        let gate = CallGate { max_wait: Duration::ZERO, ..CallGate::default() };
-        let permits: Vec<_> = (0..MAX_CALLS).map(|_| gate.admit().unwrap()).collect();
-        assert!(gate.admit().is_err());
+        let gate = CallLimiter { max_wait: Duration::ZERO, ..CallLimiter::default() };
+        let permits: Vec<_> = (0..MAX_CALLS).map(|_| gate.acquire().unwrap()).collect();
+        assert!(gate.acquire().is_err());
         drop(permits);
-        assert!(gate.admit().is_ok());
+        assert!(gate.acquire().is_ok());
     }
 }

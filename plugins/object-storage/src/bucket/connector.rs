@@ -93,7 +93,7 @@ impl HttpService for BucketConnector {
         if let Ok(answer) = &answer
             && method == Method::GET
         {
-            self.clock.record(answer.headers(), Instant::now());
+            self.clock.record_date(answer.headers(), Instant::now());
         }
         answer
     }

@@ -28,7 +28,7 @@ pub enum BucketError {
     NotFound,
     /// Object that exists already.
     #[error("there is an object of this name")]
-    Exists,
+    AlreadyExists,
     /// Object that differs from the one that was opened.
     #[error("the object was replaced")]
     Replaced,
@@ -44,7 +44,7 @@ pub enum BucketError {
 impl BucketError {
     /// Returns the bucket error inside an I/O error, if there is one.
     #[must_use]
-    pub fn cause_of(error: &io::Error) -> Option<&Self> {
+    pub fn from_io_error(error: &io::Error) -> Option<&Self> {
         error.get_ref().and_then(|cause| cause.downcast_ref())
     }
 
@@ -59,7 +59,7 @@ impl From<BucketError> for io::Error {
     fn from(error: BucketError) -> Self {
         let kind = match &error {
             BucketError::NotFound => io::ErrorKind::NotFound,
-            BucketError::Exists => io::ErrorKind::AlreadyExists,
+            BucketError::AlreadyExists => io::ErrorKind::AlreadyExists,
             BucketError::Replaced => io::ErrorKind::InvalidData,
             BucketError::Unreachable(_) => io::ErrorKind::HostUnreachable,
             BucketError::Refused(_) => io::ErrorKind::PermissionDenied,
@@ -89,7 +89,7 @@ impl From<object_store::Error> for BucketError {
         };
         match &error {
             object_store::Error::NotFound { .. } if code != Some("NoSuchBucket") => Self::NotFound,
-            object_store::Error::AlreadyExists { .. } => Self::Exists,
+            object_store::Error::AlreadyExists { .. } => Self::AlreadyExists,
             object_store::Error::Precondition { .. } => Self::Replaced,
             _ => match (transport_cause(&error), status) {
                 (Some(cause), _) => Self::Unreachable(cause),

@@ -40,7 +40,7 @@ impl Bucket {
         };
         let created = u64::try_from(object.last_modified.timestamp()).ok();
         let created = created.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at)));
-        let now = self.0.clock.time_at(Instant::now());
+        let now = self.0.clock.store_time_at(Instant::now());
         let age = created.zip(now).and_then(|(created, now)| now.duration_since(created).ok());
         let age = age.unwrap_or_default();
         Some(ObjectInfo { name: name.to_owned(), length: object.size, age })

@@ -16,7 +16,7 @@ mod upload;
 
 use crate::name::check_name;
 use crate::{ContentStore, ObjectPage, RandomAccessObject};
-use availability::CallGate;
+use availability::CallLimiter;
 use bytes::Bytes;
 use connector::BucketConnector;
 use error::BucketError;
@@ -57,7 +57,7 @@ struct BucketInner {
     has_bulk_deletion: AtomicBool,
     prefix: String,
     runtime: BucketRuntime,
-    gate: CallGate,
+    gate: CallLimiter,
     counters: Arc<RequestCounters>,
     clock: Arc<StoreClock>,
     uploads: UploadLister,
@@ -93,7 +93,7 @@ impl Bucket {
             has_bulk_deletion: AtomicBool::new(true),
             prefix: options.prefix.clone(),
             runtime: BucketRuntime::new()?,
-            gate: CallGate::default(),
+            gate: CallLimiter::default(),
             counters,
             clock,
             uploads,
@@ -134,7 +134,7 @@ impl Bucket {
         }
     }
 
-    /// Runs a call on the bucket's own thread, within the limits of [`CallGate`].
+    /// Runs a call on the bucket's own thread, within the limits of [`CallLimiter`].
     fn call<T, F>(&self, make: impl FnOnce(Arc<AmazonS3>) -> F) -> std::result::Result<T, BucketError>
     where
         T: Send + 'static,
@@ -151,9 +151,9 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = std::result::Result<T, BucketError>> + Send + 'static,
     {
-        let permit = self.0.gate.admit()?;
-        let outcome = self.0.runtime.run(make(self.0.store.clone()));
-        self.0.gate.record(&outcome);
+        let permit = self.0.gate.acquire()?;
+        let outcome = self.0.runtime.block_on(make(self.0.store.clone()));
+        self.0.gate.record_outcome(&outcome);
         drop(permit);
         outcome
     }
@@ -219,7 +219,7 @@ impl ContentStore for Bucket {
         }
     }
 
-    fn delete_all(&self, names: &[String]) -> Result<()> {
+    fn delete_objects(&self, names: &[String]) -> Result<()> {
         self.delete_many(names)
     }
 

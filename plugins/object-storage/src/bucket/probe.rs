@@ -20,7 +20,7 @@ pub enum ProbeError {
     Unreachable(String),
     /// Store that lacks what the gateway needs, or refuses the credentials.
     #[error("{0}")]
-    Unfit(String),
+    Unsuitable(String),
 }
 
 impl Bucket {
@@ -61,7 +61,7 @@ impl Bucket {
         if !listed.more && !listed.objects.iter().any(|object| object.name == name) {
             return Err(unfit("does not list an object that was created"));
         }
-        if self.0.clock.time_at(Instant::now()).is_none() {
+        if self.0.clock.store_time_at(Instant::now()).is_none() {
             return Err(unfit("does not send its time (`Date`), from which the age of objects is computed"));
         }
         self.delete(name).map_err(|error| sentence(&error))?;
@@ -74,19 +74,19 @@ impl Bucket {
 }
 
 fn unfit(what: &str) -> ProbeError {
-    ProbeError::Unfit(format!("The store of files {what}; use another store, or a newer version of it."))
+    ProbeError::Unsuitable(format!("The store of files {what}; use another store, or a newer version of it."))
 }
 
 fn sentence(error: &io::Error) -> ProbeError {
-    match BucketError::cause_of(error) {
+    match BucketError::from_io_error(error) {
         Some(BucketError::Unreachable(what)) => {
             ProbeError::Unreachable(format!("The store of files cannot be reached: {what}."))
         }
-        Some(BucketError::Refused(what)) => ProbeError::Unfit(format!(
+        Some(BucketError::Refused(what)) => ProbeError::Unsuitable(format!(
             "The store of files refuses a request: {what}. Check the bucket's name, its region and the access key, which \
              has to be allowed to get, put, list and delete objects."
         )),
         Some(BucketError::NotFound) => unfit("does not return an object that was created"),
-        _ => ProbeError::Unfit(format!("The store of files cannot be used: {error}.")),
+        _ => ProbeError::Unsuitable(format!("The store of files cannot be used: {error}.")),
     }
 }

@@ -28,7 +28,7 @@ impl BucketRuntime {
     ///
     /// # Errors
     /// Returns the error of the call, and `Unreachable` if it panicked.
-    pub fn run<T: Send + 'static>(
+    pub fn block_on<T: Send + 'static>(
         &self,
         call: impl Future<Output = std::result::Result<T, BucketError>> + Send + 'static,
     ) -> std::result::Result<T, BucketError> {

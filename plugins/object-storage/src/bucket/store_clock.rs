@@ -19,7 +19,7 @@ struct ClockReading {
 
 impl StoreClock {
     /// Records the date of an answer, if it has one.
-    pub fn record(&self, headers: &HeaderMap, received_at: Instant) {
+    pub fn record_date(&self, headers: &HeaderMap, received_at: Instant) {
         let date = headers.get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
         if let Some(date) = date {
             *self.0.lock() = Some(ClockReading { date, received_at });
@@ -27,7 +27,7 @@ impl StoreClock {
     }
 
     /// Returns the time of the store at `now`; `None` if no answer had a date.
-    pub fn time_at(&self, now: Instant) -> Option<SystemTime> {
+    pub fn store_time_at(&self, now: Instant) -> Option<SystemTime> {
         let reading = (*self.0.lock())?;
         reading.date.checked_add(now.saturating_duration_since(reading.received_at))
     }
@@ -43,15 +43,15 @@ mod tests {
     #[test]
     fn the_last_date_runs_on_and_an_answer_without_a_date_changes_nothing() {
         let (clock, start) = (StoreClock::default(), Instant::now());
-        assert_eq!(clock.time_at(start), None);
+        assert_eq!(clock.store_time_at(start), None);
         let dated = |date: &'static str| HeaderMap::from_iter([(DATE, HeaderValue::from_static(date))]);
-        clock.record(&dated("Thu, 01 Jan 1970 00:01:00 GMT"), start);
+        clock.record_date(&dated("Thu, 01 Jan 1970 00:01:00 GMT"), start);
         for headers in [HeaderMap::new(), dated("yesterday")] {
-            clock.record(&headers, start + Duration::from_secs(3));
+            clock.record_date(&headers, start + Duration::from_secs(3));
         }
-        let time = clock.time_at(start + Duration::from_secs(5)).unwrap();
+        let time = clock.store_time_at(start + Duration::from_secs(5)).unwrap();
         assert_eq!(time, SystemTime::UNIX_EPOCH + Duration::from_secs(65));
-        clock.record(&dated("Thu, 01 Jan 1970 00:00:30 GMT"), start);
-        assert_eq!(clock.time_at(start).unwrap(), SystemTime::UNIX_EPOCH + Duration::from_secs(30));
+        clock.record_date(&dated("Thu, 01 Jan 1970 00:00:30 GMT"), start);
+        assert_eq!(clock.store_time_at(start).unwrap(), SystemTime::UNIX_EPOCH + Duration::from_secs(30));
     }
 }

@@ -42,7 +42,7 @@ impl Bucket {
             store.put_opts(&location, PutPayload::from_bytes(bytes), options).await
         });
         match created {
-            Err(BucketError::Exists) if self.has_mark(path, &mark) => Ok(()),
+            Err(BucketError::AlreadyExists) if self.has_mark(path, &mark) => Ok(()),
             created => created.map(|_| ()),
         }
     }
@@ -57,7 +57,7 @@ impl Bucket {
             return Ok(self.put(path, bytes.into(), mode)?);
         }
         if mode == UploadMode::Create && self.exists(path)? {
-            return Err(BucketError::Exists.into());
+            return Err(BucketError::AlreadyExists.into());
         }
         let mark = UploadMark::new();
         let part_size = self.0.part_size.max(length.div_ceil(MAX_PARTS));

@@ -26,7 +26,7 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
         acknowledged.extend(good);
         failed.extend(bad);
         let refused = bucket.open("anything").unwrap_err();
-        assert!(BucketError::cause_of(&refused).unwrap().is_unreachable(), "{refused}");
+        assert!(BucketError::from_io_error(&refused).unwrap().is_unreachable(), "{refused}");
         assert!(!bucket.is_available());
         server.restart();
         // The first call after a second without calls detects that the server runs again.

@@ -25,7 +25,7 @@ fn quick_options(port: u16) -> BucketOptions {
 fn a_store_that_ignores_conditions_is_refused() {
     let server = BadServer::start(Behaviour::IgnoresConditions);
     let refused = Bucket::new(&quick_options(server.port)).unwrap().probe().unwrap_err();
-    let ProbeError::Unfit(why) = refused else { panic!("{refused}") };
+    let ProbeError::Unsuitable(why) = refused else { panic!("{refused}") };
     assert!(why.contains("If-None-Match") && why.ends_with('.'), "{why}");
 }
 
@@ -36,11 +36,11 @@ fn a_store_that_stalls_is_unreachable_in_time() {
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
         let start = Instant::now();
         let error = bucket.open("a").unwrap_err();
-        assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
+        assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
         assert!(start.elapsed() < 10 * LIMIT, "{behaviour:?}");
         let start = Instant::now();
         let error = bucket.create("b", temporary_file(&contents(1_000, 1))).unwrap_err();
-        assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
+        assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
         assert!(start.elapsed() < LIMIT, "no second wait within a second");
     }
 }
@@ -64,7 +64,7 @@ fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
         let server = BadServer::start(behaviour);
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
         let error = bucket.open("a").unwrap_err();
-        let cause = BucketError::cause_of(&error).unwrap();
+        let cause = BucketError::from_io_error(&error).unwrap();
         assert_eq!(cause.is_unreachable(), is_unreachable, "{behaviour:?}: {cause:?}");
         assert!(!error.to_string().contains("secret") && !error.to_string().contains("127.0.0.1"), "{error}");
         let probed = Bucket::new(&quick_options(server.port)).unwrap().probe().unwrap_err();
@@ -91,7 +91,7 @@ fn a_store_that_does_not_list_uploads_refuses_and_one_that_fails_is_unreachable(
         let server = BadServer::start(Behaviour::Fails(status));
         let bucket = Bucket::new(&quick_options(server.port)).unwrap();
         let error = bucket.incomplete_uploads("files").unwrap_err();
-        assert_eq!(BucketError::cause_of(&error).unwrap().is_unreachable(), is_unreachable, "{status}");
+        assert_eq!(BucketError::from_io_error(&error).unwrap().is_unreachable(), is_unreachable, "{status}");
         assert_eq!(error.kind() == ErrorKind::PermissionDenied, !is_unreachable, "{status}: {error}");
     }
 }
@@ -114,12 +114,12 @@ fn a_store_without_bulk_deletion_is_asked_once_and_then_for_each_object() {
     let server = BadServer::start(Behaviour::LacksBulkDeletion);
     let bucket = Bucket::new(&quick_options(server.port)).unwrap();
     let names = |numbers: std::ops::Range<usize>| numbers.map(|n| format!("files/{n}")).collect::<Vec<_>>();
-    bucket.delete_all(&names(0..3)).unwrap();
-    bucket.delete_all(&names(3..5)).unwrap();
+    bucket.delete_objects(&names(0..3)).unwrap();
+    bucket.delete_objects(&names(3..5)).unwrap();
     let lines = server.lines.lock().unwrap().clone();
     let count = |method: &str| lines.iter().filter(|line| line.starts_with(method)).count();
     assert_eq!((count("POST "), count("DELETE ")), (1, 5), "{lines:?}");
-    let unnamed = bucket.delete_all(&["../a".to_owned(), "files/5".to_owned()]).unwrap_err();
+    let unnamed = bucket.delete_objects(&["../a".to_owned(), "files/5".to_owned()]).unwrap_err();
     assert_eq!(unnamed.kind(), ErrorKind::InvalidInput);
     assert!(server.lines.lock().unwrap().last().unwrap().contains("files/5"), "the others are deleted");
 }
@@ -147,7 +147,7 @@ fn a_certificate_has_to_be_of_the_given_root() {
 fn trusted_answers(options: &BucketOptions) {
     let bucket = Bucket::new(options).unwrap();
     bucket.create_from_bytes("a", Bytes::from_static(b"x")).unwrap();
-    let Err(ProbeError::Unfit(_)) = bucket.probe() else { panic!("the server answers through TLS") };
+    let Err(ProbeError::Unsuitable(_)) = bucket.probe() else { panic!("the server answers through TLS") };
     assert!(bucket.open("a").is_ok_and(|object| read(&*object, 0, 1).is_err()) || bucket.is_available());
 }
 

@@ -34,7 +34,7 @@ fn small_objects(bucket: &Bucket) {
     bucket.create_from_bytes("small/a", Bytes::from_static(b"one")).unwrap();
     let again = bucket.create_from_bytes("small/a", Bytes::from_static(b"two")).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
-    assert_eq!(BucketError::cause_of(&again), Some(&BucketError::Exists));
+    assert_eq!(BucketError::from_io_error(&again), Some(&BucketError::AlreadyExists));
     let source = temporary_file(b"two");
     let path = source.to_path_buf();
     assert_eq!(bucket.create("small/a", source).unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -117,8 +117,8 @@ fn lists(bucket: &Bucket) {
     let rest = bucket.list("many", Some(&first.objects[PAGE_SIZE - 1].name)).unwrap();
     assert!(!rest.more && rest.objects.iter().map(|object| &object.name).eq(&names[PAGE_SIZE..]));
     let posts = posts(bucket);
-    bucket.delete_all(&names).unwrap();
-    bucket.delete_all(&names[..2]).unwrap();
+    bucket.delete_objects(&names).unwrap();
+    bucket.delete_objects(&names[..2]).unwrap();
     assert!(bucket.list("many", None).unwrap().objects.is_empty(), "missing objects are no error");
     assert_eq!(self::posts(bucket) - posts, 3, "a request deletes a page of objects");
     assert!(bucket.open("many-others/1").is_ok());
@@ -135,7 +135,9 @@ fn refusals(server: &SeaweedServer) {
     let mut options = server.options("");
     options.credentials =
         BucketCredentials::AccessKey { id: ACCESS_KEY[0].to_owned(), secret: "another".to_owned() };
-    let Err(ProbeError::Unfit(why)) = Bucket::new(&options).unwrap().probe() else { panic!("a bad key") };
+    let Err(ProbeError::Unsuitable(why)) = Bucket::new(&options).unwrap().probe() else {
+        panic!("a bad key")
+    };
     assert!(why.contains("refuses") && why.contains("403"), "{why}");
     assert!(!why.contains("another") && !why.contains("127.0.0.1"), "{why}");
     let mut options = server.options("");

@@ -136,7 +136,7 @@ fn a_failing_exchange_is_named_without_its_text() {
         let (service, _) = token_service(answer);
         let bucket = Bucket::new(&identity_options(service, service, file)).unwrap();
         let error = bucket.open("a/object").unwrap_err();
-        let cause = BucketError::cause_of(&error).unwrap();
+        let cause = BucketError::from_io_error(&error).unwrap();
         assert_eq!(cause.is_unreachable(), is_unreachable, "{cause}");
         let cause = cause.to_string();
         assert!(cause.contains(expected), "{cause}");
@@ -147,7 +147,7 @@ fn a_failing_exchange_is_named_without_its_text() {
     let mut options = identity_options(port, port, &token);
     options.timeouts.retry_period = std::time::Duration::ZERO;
     let error = Bucket::new(&options).unwrap().open("a/object").unwrap_err();
-    assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{error}");
+    assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{error}");
 }
 
 #[test]

@@ -66,10 +66,10 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let mut found = ChatFindings::default();
-    members::refuse_unsupported(&top, Dialect::Chat)?;
+    members::refuse_unsupported_members(&top, Dialect::Chat)?;
     let model = scalars::model(&top)?;
     let messages = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
-    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     check_modalities(&top)?;
     let filters = read_filters(&top, ModelKind::Chat)?;
     let max_tokens = scalars::token_cap(&top, "max_tokens")?;

@@ -2,8 +2,8 @@
 
 use super::RefusedMember;
 use super::RefusedValues::{
-    FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NotFloat, NotTrue, Present,
-    ProviderConstraints, RunnerOptions, SeveralChoices, SpokenModalities,
+    FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NonTextModalities, NotFloat, NotTrue,
+    Present, ProviderConstraints, RunnerOptions, SeveralChoices,
 };
 
 const FORMAT: &str = "the format of the answer is `response_format` on chat and completions, `output_config.format` on messages and `text.format` on responses";
@@ -33,7 +33,7 @@ pub const FOREIGN_MEMBERS: &[RefusedMember] = &[
     ("json_mode", NonEmpty, FORMAT),
     ("max_length", NonEmpty, "the cap on generated tokens is `max_tokens`, and `max_output_tokens` on responses"),
     ("max_price", NonEmpty, "choose providers by `filters` or a flavor"),
-    ("modalities", SpokenModalities, "only answers in text are supported"),
+    ("modalities", NonTextModalities, "only answers in text are supported"),
     ("num_return_sequences", SeveralChoices, "the number of answers is `n` on chat and completions, and 1 elsewhere"),
     ("nvext", GuidedMembers, TOP),
     ("options", RunnerOptions, TOP),

@@ -3,8 +3,8 @@
 use super::RefusedValues;
 use super::RefusedValues::{
     BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
-    NotFloat, NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions, SeveralChoices,
-    SpokenModalities, ThirdPartyPayment,
+    NonTextModalities, NotFloat, NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions,
+    SeveralChoices, ThirdPartyPayment,
 };
 use crate::field_path::FieldPath;
 use penstock_core::ApiError;
@@ -45,7 +45,7 @@ impl RefusedValues {
             NestedFormat => {
                 return first_member(value, path, about, |name, value| name == "format" && is_format(value));
             }
-            SpokenModalities => {
+            NonTextModalities => {
                 !value.is_array() || value.items().any(|modality| !modality.equals_text("text"))
             }
             RunnerOptions => return first_member(value, path, about, is_runner_constraint),

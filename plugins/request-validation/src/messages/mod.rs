@@ -85,14 +85,14 @@ fn validate_request(
     let mut found = MessagesFindings::default();
     // This check comes first: if the client relies on a history stored elsewhere, later checks would report misleading
     // errors.
-    members::refuse_unsupported(&top, Dialect::Messages)?;
-    let model = scalars::model_or(&top, default)?;
+    members::refuse_unsupported_members(&top, Dialect::Messages)?;
+    let model = scalars::model_or_default(&top, default)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;
     let max_tokens = scalars::token_count(&top, "max_tokens", 0)?;
     if max_tokens.is_none() && purpose == MessagesPurpose::Generate {
         return Err(top.path("max_tokens").missing("an integer of at least 0"));
     }
-    scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
     let filters = read_filters(&top, ModelKind::Chat)?;
     let thinking = settings::read_thinking(&top)?;
     settings::validate_output_config(&top, &mut found)?;

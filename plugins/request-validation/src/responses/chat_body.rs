@@ -54,7 +54,7 @@ impl ChatBody {
     }
 
     /// Writes the key of a member.
-    pub(super) fn key(&mut self, name: &str) {
+    pub(super) fn write_key(&mut self, name: &str) {
         if self.out.len() > 1 {
             self.out.push(b',');
         }
@@ -63,19 +63,19 @@ impl ChatBody {
     }
 
     /// Writes a member whose value is JSON text.
-    pub(super) fn member(&mut self, name: &str, json: &str) {
-        self.key(name);
-        self.json(json);
+    pub(super) fn write_member(&mut self, name: &str, json: &str) {
+        self.write_key(name);
+        self.write_json(json);
     }
 
     /// Writes a member whose value is a string.
-    pub(super) fn member_string(&mut self, name: &str, text: &str) {
-        self.key(name);
+    pub(super) fn write_string_member(&mut self, name: &str, text: &str) {
+        self.write_key(name);
         self.write_string(text);
     }
 
     /// Appends JSON text.
-    pub(super) fn json(&mut self, json: &str) {
+    pub(super) fn write_json(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());
     }
 
@@ -115,7 +115,7 @@ impl ChatBody {
 pub(super) fn copy_other_members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, out: &mut ChatBody) {
     for (name, value) in top.present_members() {
         if !CONVERTED.contains(&name) && !settings.writes_member(name) {
-            out.member(name, value.raw());
+            out.write_member(name, value.raw());
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn every_character_is_escaped_as_json_requires() {
         let mut out = ChatBody::new(0);
-        out.member_string("a", "q\" b\\ n\n t\t r\r c\u{1} ü \u{1F600}");
+        out.write_string_member("a", "q\" b\\ n\n t\t r\r c\u{1} ü \u{1F600}");
         let body = String::from_utf8(out.finish()).unwrap_or_default();
         assert_eq!(body, "{\"a\":\"q\\\" b\\\\ n\\n t\\t r\\r c\\u0001 ü \u{1F600}\"}");
     }

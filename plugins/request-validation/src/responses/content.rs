@@ -111,33 +111,33 @@ fn read_audio<'d>(audio: JsonValue<'d>, at: &FieldPath<'_>) -> Result<ContentPar
 /// Writes parts as content of a chat message: a single text as a string.
 pub(super) fn write_parts(parts: &[ContentPart<'_>], out: &mut ChatBody) {
     if let [ContentPart::Text(text)] = parts {
-        return out.json(text.raw());
+        return out.write_json(text.raw());
     }
-    out.json("[");
+    out.write_json("[");
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {
-            out.json(",");
+            out.write_json(",");
         }
         match part {
             ContentPart::Text(text) => {
-                out.json(r#"{"type":"text","text":"#);
-                out.json(text.raw());
+                out.write_json(r#"{"type":"text","text":"#);
+                out.write_json(text.raw());
             }
             ContentPart::Image { url, detail } => {
-                out.json(r#"{"type":"image_url","image_url":{"url":"#);
-                out.json(url.raw());
+                out.write_json(r#"{"type":"image_url","image_url":{"url":"#);
+                out.write_json(url.raw());
                 if let Some(detail) = detail {
-                    out.json(r#","detail":"#);
-                    out.json(detail.raw());
+                    out.write_json(r#","detail":"#);
+                    out.write_json(detail.raw());
                 }
-                out.json("}");
+                out.write_json("}");
             }
             ContentPart::Audio(audio) => {
-                out.json(r#"{"type":"input_audio","input_audio":"#);
-                out.json(audio.raw());
+                out.write_json(r#"{"type":"input_audio","input_audio":"#);
+                out.write_json(audio.raw());
             }
         }
-        out.json("}");
+        out.write_json("}");
     }
-    out.json("]");
+    out.write_json("]");
 }

@@ -52,7 +52,7 @@ pub(super) struct ConversationWriter<'d, 'o> {
 impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the start of `messages` and returns the writer.
     pub(super) fn new(out: &'o mut ChatBody) -> Self {
-        out.member("messages", "[");
+        out.write_member("messages", "[");
         Self {
             out,
             is_empty: true,
@@ -96,8 +96,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     pub(super) fn write_output(&mut self, call_id: JsonValue<'d>, parts: &[ContentPart<'d>]) {
         self.flush();
         self.start_message("tool");
-        self.out.json(r#","tool_call_id":"#);
-        self.out.json(call_id.raw());
+        self.out.write_json(r#","tool_call_id":"#);
+        self.out.write_json(call_id.raw());
         self.write_content(parts);
     }
 
@@ -109,17 +109,17 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     }
 
     fn write_content(&mut self, parts: &[ContentPart<'d>]) {
-        self.out.json(r#","content":"#);
+        self.out.write_json(r#","content":"#);
         write_parts(parts, self.out);
-        self.out.json("}");
+        self.out.write_json("}");
     }
 
     fn start_message(&mut self, role: &str) {
-        self.out.json(if self.is_empty { "" } else { "," });
+        self.out.write_json(if self.is_empty { "" } else { "," });
         self.is_empty = false;
-        self.out.json(r#"{"role":""#);
-        self.out.json(role);
-        self.out.json("\"");
+        self.out.write_json(r#"{"role":""#);
+        self.out.write_json(role);
+        self.out.write_json("\"");
     }
 
     /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because its answer was
@@ -131,44 +131,44 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         }
         self.start_message("assistant");
         if messages.is_empty() {
-            self.out.json(r#","content":null"#);
+            self.out.write_json(r#","content":null"#);
             self.joined.push(Vec::new());
         } else {
             self.write_texts(&messages);
         }
         if !reasoning.is_empty() {
-            self.out.json(r#","reasoning_content":""#);
+            self.out.write_json(r#","reasoning_content":""#);
             for (at, text) in reasoning.iter().enumerate() {
-                self.out.json(if at == 0 { "" } else { r"\n" });
+                self.out.write_json(if at == 0 { "" } else { r"\n" });
                 self.out.write_escaped(text);
             }
-            self.out.json("\"");
+            self.out.write_json("\"");
         }
         if !calls.is_empty() {
-            self.out.json(r#","tool_calls":["#);
+            self.out.write_json(r#","tool_calls":["#);
             for (at, call) in calls.iter().enumerate() {
-                self.out.json(if at == 0 { "" } else { "," });
+                self.out.write_json(if at == 0 { "" } else { "," });
                 write_call(call, self.out);
             }
-            self.out.json("]");
+            self.out.write_json("]");
         }
-        self.out.json("}");
+        self.out.write_json("}");
     }
 
     /// Writes the texts of messages, joined by blank lines. Messages without text are left out.
     fn write_texts(&mut self, messages: &[(Option<&'static str>, Vec<JsonValue<'d>>)]) {
-        self.out.json(r#","content":""#);
+        self.out.write_json(r#","content":""#);
         let mut joined: Vec<EarlierMessage> = Vec::new();
         for (phase, texts) in messages {
             let bytes = texts.iter().map(|text| text.raw_inner_text().len()).sum();
             if bytes == 0 {
                 continue;
             }
-            self.out.json(if joined.is_empty() { "" } else { EarlierMessage::SEPARATOR });
-            texts.iter().for_each(|text| self.out.json(text.raw_inner_text()));
+            self.out.write_json(if joined.is_empty() { "" } else { EarlierMessage::SEPARATOR });
+            texts.iter().for_each(|text| self.out.write_json(text.raw_inner_text()));
             joined.push(EarlierMessage { phase: *phase, bytes });
         }
-        self.out.json("\"");
+        self.out.write_json("\"");
         self.joined.push(joined);
     }
 
@@ -176,28 +176,28 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// assistant joins.
     pub(super) fn finish(mut self) -> Vec<Vec<EarlierMessage>> {
         self.flush();
-        self.out.json("]");
+        self.out.write_json("]");
         self.joined
     }
 }
 
 fn write_call(call: &PreviousToolCall<'_>, out: &mut ChatBody) {
-    out.json(r#"{"id":"#);
-    out.json(call.id.raw());
-    out.json(r#","type":"function","function":{"name":"#);
+    out.write_json(r#"{"id":"#);
+    out.write_json(call.id.raw());
+    out.write_json(r#","type":"function","function":{"name":"#);
     out.write_string(&call.function_name);
-    out.json(r#","arguments":"#);
+    out.write_json(r#","arguments":"#);
     match call.arguments {
         CallArguments::Empty => out.write_string("{}"),
-        CallArguments::Json(arguments) => out.json(arguments.raw()),
+        CallArguments::Json(arguments) => out.write_json(arguments.raw()),
         CallArguments::Object(object) => out.write_string(object.raw()),
         CallArguments::Input(input) => {
-            out.json(r#""{\""#);
-            out.json(MappedTool::INPUT_MEMBER);
-            out.json(r#"\":"#);
+            out.write_json(r#""{\""#);
+            out.write_json(MappedTool::INPUT_MEMBER);
+            out.write_json(r#"\":"#);
             out.write_escaped(input.raw());
-            out.json(r#"}""#);
+            out.write_json(r#"}""#);
         }
     }
-    out.json("}}");
+    out.write_json("}}");
 }

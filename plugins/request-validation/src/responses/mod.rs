@@ -94,22 +94,22 @@ fn convert(
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     // This check comes first: if the client relies on a history stored elsewhere, later checks would report misleading
     // errors.
-    members::refuse_unsupported(&top, Dialect::Responses)?;
+    members::refuse_unsupported_members(&top, Dialect::Responses)?;
     let previous = storage::previous_items(&top, storage)?;
     let in_background = match purpose {
-        ResponsesPurpose::Generate => storage::asks_for_background(&top, storage.access)?,
+        ResponsesPurpose::Generate => storage::is_background_request(&top, storage.access)?,
         ResponsesPurpose::Count(_) => false,
     };
     let stored_input = storage::stored_input(body, &top, storage, &previous, in_background)?;
     let model = match purpose {
         ResponsesPurpose::Generate => scalars::model(&top)?,
-        ResponsesPurpose::Count(default) => scalars::model_or(&top, default)?,
+        ResponsesPurpose::Count(default) => scalars::model_or_default(&top, default)?,
     };
     let settings = settings::read_settings(&top)?;
     let tools = tools::read_tools(&top, limits)?;
     let choice = tool_choice::read_tool_choice(&top, &tools)?;
     let mut out = chat_body::ChatBody::new(body.len() + previous.len());
-    out.member_string("model", &model);
+    out.write_string_member("model", &model);
     let previous = storage::PreviousConversation::parse(&previous, limits)?;
     let earlier_messages = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
@@ -117,7 +117,7 @@ fn convert(
     settings.write(&mut out);
     chat_body::copy_other_members(&top, &settings, &mut out);
     let details = ResponsesDetails {
-        repeated_members: repeated::members(
+        repeated_members: repeated::repeated_members(
             &top,
             &settings,
             stored_input.is_some() || in_background,

@@ -26,7 +26,7 @@ const AS_SENT: &[(&str, &str)] = &[
 const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the members as JSON text without braces, with a comma between them.
-pub(super) fn members(
+pub(super) fn repeated_members(
     top: &RootObject<'_>,
     settings: &ResponseSettings<'_>,
     is_stored: bool,

@@ -202,34 +202,36 @@ impl ResponseSettings<'_> {
     pub(super) fn write(&self, out: &mut ChatBody) {
         match &self.format {
             None => {}
-            Some(ResponseFormat::JsonObject) => out.member("response_format", r#"{"type":"json_object"}"#),
+            Some(ResponseFormat::JsonObject) => {
+                out.write_member("response_format", r#"{"type":"json_object"}"#)
+            }
             Some(ResponseFormat::JsonSchema(members)) => {
-                out.member("response_format", r#"{"type":"json_schema","json_schema":{"#);
+                out.write_member("response_format", r#"{"type":"json_schema","json_schema":{"#);
                 for (at, (name, value)) in members.iter().enumerate() {
-                    out.json(if at == 0 { "\"" } else { ",\"" });
-                    out.json(name);
-                    out.json("\":");
-                    out.json(value);
+                    out.write_json(if at == 0 { "\"" } else { ",\"" });
+                    out.write_json(name);
+                    out.write_json("\":");
+                    out.write_json(value);
                 }
-                out.json("}}");
+                out.write_json("}}");
             }
         }
         for (name, word) in [("verbosity", self.verbosity), ("reasoning_effort", self.effort)] {
             if let Some(word) = word {
-                out.member_string(name, word);
+                out.write_string_member(name, word);
             }
         }
         if let (Some(reasoning), None) = (self.reasoning, self.effort) {
-            out.member("reasoning", reasoning);
+            out.write_member("reasoning", reasoning);
         }
         if let Some(cap) = self.max_output_tokens {
-            out.member("max_completion_tokens", cap);
+            out.write_member("max_completion_tokens", cap);
         }
         if self.wants_logprobs || self.top_logprobs.is_some() {
-            out.member("logprobs", "true");
+            out.write_member("logprobs", "true");
         }
         if let Some(count) = self.top_logprobs {
-            out.member("top_logprobs", count);
+            out.write_member("top_logprobs", count);
         }
     }
 }

@@ -25,7 +25,7 @@ const BACKGROUND_UNSTORED: &str = "expected true or nothing: a background respon
 ///
 /// # Errors
 /// Returns an error that names the member which prevents a background response.
-pub(super) fn asks_for_background(top: &RootObject<'_>, access: StoreAccess) -> Result<bool, ApiError> {
+pub(super) fn is_background_request(top: &RootObject<'_>, access: StoreAccess) -> Result<bool, ApiError> {
     if !scalars::bool_or_false(top, "background")? {
         return Ok(false);
     }

@@ -17,7 +17,7 @@ pub(super) enum ToolChoice<'d> {
     /// No `tool_choice` in the request.
     Absent,
     /// `auto`, `none` or `required`.
-    Word(&'static str),
+    Mode(&'static str),
     /// One tool, by the name of its function.
     Tool(Cow<'d, str>),
     /// Some of the tools, of which the model may or must call one.
@@ -36,7 +36,7 @@ pub(super) fn read_tool_choice<'d>(
         if word == "required" && tools.is_empty() {
             return Err(path.invalid("\"required\" needs `tools`"));
         }
-        return Ok(ToolChoice::Word(word));
+        return Ok(ToolChoice::Mode(word));
     }
     if !choice.is_object() {
         let expected = format_args!("{} or an object", read::QuotedAlternatives(WORDS)).to_string();
@@ -80,7 +80,7 @@ fn read_named_tool<'d>(
     }
     let path = at.key("name");
     let name = read::required_text(name, &path)?;
-    let tool = tools.find(namespace, name).filter(|tool| tool.is_custom() == is_custom);
+    let tool = tools.find_tool(namespace, name).filter(|tool| tool.is_custom() == is_custom);
     match tool {
         Some(tool) => Ok(tool.function_name()),
         None => Err(path.invalid("expected the name of one of the declared tools of this type")),
@@ -92,27 +92,27 @@ impl ToolChoice<'_> {
     pub(super) fn write(&self, out: &mut ChatBody) {
         match self {
             Self::Absent => {}
-            Self::Word(word) => out.member_string("tool_choice", word),
+            Self::Mode(word) => out.write_string_member("tool_choice", word),
             Self::Tool(name) => {
-                out.key("tool_choice");
+                out.write_key("tool_choice");
                 write_function(name, out);
             }
             Self::Allowed { mode, functions } => {
-                out.member("tool_choice", r#"{"type":"allowed_tools","allowed_tools":{"mode":""#);
-                out.json(mode);
-                out.json(r#"","tools":["#);
+                out.write_member("tool_choice", r#"{"type":"allowed_tools","allowed_tools":{"mode":""#);
+                out.write_json(mode);
+                out.write_json(r#"","tools":["#);
                 for (at, name) in functions.iter().enumerate() {
-                    out.json(if at == 0 { "" } else { "," });
+                    out.write_json(if at == 0 { "" } else { "," });
                     write_function(name, out);
                 }
-                out.json("]}}");
+                out.write_json("]}}");
             }
         }
     }
 }
 
 fn write_function(name: &str, out: &mut ChatBody) {
-    out.json(r#"{"type":"function","function":{"name":"#);
+    out.write_json(r#"{"type":"function","function":{"name":"#);
     out.write_string(name);
-    out.json("}}");
+    out.write_json("}}");
 }

@@ -127,7 +127,7 @@ impl<'d> DeclaredTools<'d> {
     }
 
     /// Returns the declared tool with this namespace and name.
-    pub(super) fn find(
+    pub(super) fn find_tool(
         &self,
         namespace: Option<JsonValue<'d>>,
         name: JsonValue<'d>,
@@ -166,12 +166,12 @@ impl<'d> DeclaredTools<'d> {
         if self.list.is_empty() {
             return;
         }
-        out.member("tools", "[");
+        out.write_member("tools", "[");
         for (at, tool) in self.list.iter().enumerate() {
-            out.json(if at == 0 { "" } else { "," });
+            out.write_json(if at == 0 { "" } else { "," });
             tool.write(out);
         }
-        out.json("]");
+        out.write_json("]");
     }
 }
 
@@ -223,7 +223,7 @@ impl<'d> DeclaredTool<'d> {
     }
 
     fn write(&self, out: &mut ChatBody) {
-        out.json(r#"{"type":"function","function":{"name":"#);
+        out.write_json(r#"{"type":"function","function":{"name":"#);
         out.write_string(&self.function_name());
         match &self.kind {
             ToolKind::Function { parameters, strict } => {
@@ -231,38 +231,38 @@ impl<'d> DeclaredTool<'d> {
                     [("description", self.description), ("parameters", *parameters), ("strict", *strict)];
                 for (name, value) in members {
                     if let Some(value) = value {
-                        out.key(name);
-                        out.json(value.raw());
+                        out.write_key(name);
+                        out.write_json(value.raw());
                     }
                 }
             }
             ToolKind::Custom { grammar } => self.write_custom(*grammar, out),
         }
-        out.json("}}");
+        out.write_json("}}");
     }
 
     /// Writes a custom tool as a function with one string parameter. Engines cannot apply a grammar to a parameter, so
     /// the grammar is part of the description, where the model reads it.
     fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBody) {
-        out.key("description");
-        out.json("\"");
+        out.write_key("description");
+        out.write_json("\"");
         if let Some(description) = self.description {
-            out.json(description.raw_inner_text());
-            out.json(r"\n\n");
+            out.write_json(description.raw_inner_text());
+            out.write_json(r"\n\n");
         }
-        out.json("The member `");
-        out.json(MappedTool::INPUT_MEMBER);
-        out.json("` holds the whole input of this tool as plain text.");
+        out.write_json("The member `");
+        out.write_json(MappedTool::INPUT_MEMBER);
+        out.write_json("` holds the whole input of this tool as plain text.");
         if let Some((syntax, definition)) = grammar {
-            out.json(r"\nThe text must match this grammar (");
-            out.json(syntax);
-            out.json(r"):\n");
-            out.json(definition.raw_inner_text());
+            out.write_json(r"\nThe text must match this grammar (");
+            out.write_json(syntax);
+            out.write_json(r"):\n");
+            out.write_json(definition.raw_inner_text());
         }
-        out.json(r#"","parameters":{"type":"object","properties":{""#);
-        out.json(MappedTool::INPUT_MEMBER);
-        out.json(r#"":{"type":"string"}},"required":[""#);
-        out.json(MappedTool::INPUT_MEMBER);
-        out.json(r#""],"additionalProperties":false}"#);
+        out.write_json(r#"","parameters":{"type":"object","properties":{""#);
+        out.write_json(MappedTool::INPUT_MEMBER);
+        out.write_json(r#"":{"type":"string"}},"required":[""#);
+        out.write_json(MappedTool::INPUT_MEMBER);
+        out.write_json(r#""],"additionalProperties":false}"#);
     }
 }

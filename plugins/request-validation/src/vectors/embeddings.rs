@@ -43,7 +43,7 @@ pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
     let filters = read_filters(&top, ModelKind::Embedding)?;
-    members::refuse_listed(&top, members::REFUSED_EMBEDDING_MEMBERS)?;
+    members::refuse_listed_members(&top, members::REFUSED_EMBEDDING_MEMBERS)?;
     let path = top.path("input");
     let input = read::required(top.get("input"), &path, EXPECTED)?;
     let found = read_inputs(input, &path, limits)?;

@@ -21,7 +21,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
     let filters = read_filters(&top, ModelKind::Rerank)?;
-    members::refuse_listed(&top, members::REFUSED_RERANK_MEMBERS)?;
+    members::refuse_listed_members(&top, members::REFUSED_RERANK_MEMBERS)?;
     let path = top.path("query");
     let query = text_range(read::required(top.get("query"), &path, "a string")?, &path)?;
     let path = top.path("documents");

@@ -8,7 +8,7 @@
 //! when the last success of another client is older than [`MAX_SUCCESS_AGE`]. Failures that no request can cause, such
 //! as a failed connection, have no client and always count.
 
-use super::window::SLICES;
+use super::window::SLICE_COUNT;
 use std::time::Duration;
 
 /// Maximum age of a success of another client that shows that the offer works.
@@ -96,7 +96,7 @@ struct FailureSlice {
 pub(super) struct ClientHistory {
     good_keys: RecentClients,
     good_accounts: RecentClients,
-    failures: Option<Box<[FailureSlice; SLICES as usize]>>,
+    failures: Option<Box<[FailureSlice; SLICE_COUNT as usize]>>,
 }
 
 impl ClientHistory {
@@ -108,7 +108,7 @@ impl ClientHistory {
     /// Counts a failure in the slice of the window with this number.
     pub(super) fn record_failure(&mut self, slice: u64, client: BreakerClient) {
         let slices = self.failures.get_or_insert_default();
-        let Some(current) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
+        let Some(current) = slices.get_mut(usize::try_from(slice % SLICE_COUNT).unwrap_or(0)) else { return };
         if current.number < slice {
             *current = FailureSlice { number: slice, ..FailureSlice::default() };
         }
@@ -131,9 +131,9 @@ impl ClientHistory {
 
     /// Returns the number of failures in the window that do not count: of the account with the most failures, all but
     /// the first, if the offer serves other clients.
-    pub(super) fn excluded_failures(&self, now: Duration, slice: u64) -> u32 {
+    pub(super) fn excluded_failure_count(&self, now: Duration, slice: u64) -> u32 {
         let Some(slices) = &self.failures else { return 0 };
-        let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICES);
+        let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICE_COUNT);
         let all = || young().flat_map(|one| one.accounts.iter().flatten());
         let sum = |of: &AccountFailures| {
             let same = all().filter(|one| one.culprit.merge(of.culprit) != FailureOrigin::Multiple);

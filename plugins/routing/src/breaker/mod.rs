@@ -325,7 +325,7 @@ impl CircuitBreaker {
         if bad < 2 {
             return bad;
         }
-        bad.saturating_sub(self.clients.excluded_failures(now, self.window.slice_number(now)))
+        bad.saturating_sub(self.clients.excluded_failure_count(now, self.window.slice_number(now)))
     }
 
     /// Records a 429, which counts in the failure ratio but not toward an ejection, and starts a cooldown.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// Number of slices of a window.
-pub(super) const SLICES: u64 = 6;
+pub(super) const SLICE_COUNT: u64 = 6;
 
 /// Outcome counts of a recent time span, with a resolution of one sixth of that span.
 #[derive(Clone, Debug)]
 pub(super) struct OutcomeWindow {
     /// Milliseconds of a slice, at least 1.
     slice: u64,
-    slices: [OutcomeSlice; SLICES as usize],
+    slices: [OutcomeSlice; SLICE_COUNT as usize],
 }
 
 /// Number of attempts by outcome.
@@ -42,12 +42,12 @@ struct OutcomeSlice {
 impl OutcomeWindow {
     pub(super) fn new(span: Duration) -> Self {
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        Self { slice: (millis / SLICES).max(1), slices: Default::default() }
+        Self { slice: (millis / SLICE_COUNT).max(1), slices: Default::default() }
     }
 
     pub(super) fn add(&mut self, now: Duration, seen: OutcomeCounts) {
         let number = self.slice_number(now);
-        let index = usize::try_from(number % SLICES).unwrap_or(0);
+        let index = usize::try_from(number % SLICE_COUNT).unwrap_or(0);
         let Some(slice) = self.slices.get_mut(index) else { return };
         if slice.number < number {
             *slice = OutcomeSlice { number, seen: OutcomeCounts::default() };
@@ -58,7 +58,7 @@ impl OutcomeWindow {
     /// Returns the sums of the slices inside the window.
     pub(super) fn totals(&self, now: Duration) -> OutcomeCounts {
         let number = self.slice_number(now);
-        let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES);
+        let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICE_COUNT);
         young.fold(OutcomeCounts::default(), |sum, slice| sum.sum(slice.seen))
     }
 

@@ -13,7 +13,7 @@ impl Flavor for BalancedFlavor {
         FlavorWeights { price: 0.4, speed: 0.4, environment: 0.2 }
     }
 
-    fn explores(&self) -> bool {
+    fn allows_exploration(&self) -> bool {
         true
     }
 }

@@ -58,7 +58,7 @@ pub trait Flavor: Send + Sync {
 
     /// Returns true if a few requests may go to an offer without recent measurements although it costs more, see
     /// [`choose_exploration`](crate::choose_exploration()).
-    fn explores(&self) -> bool {
+    fn allows_exploration(&self) -> bool {
         false
     }
 

@@ -13,7 +13,7 @@ impl Flavor for SpeedFlavor {
         FlavorWeights { price: 0.2, speed: 0.7, environment: 0.1 }
     }
 
-    fn explores(&self) -> bool {
+    fn allows_exploration(&self) -> bool {
         true
     }
 }

@@ -74,7 +74,7 @@ impl LatencyStats {
 
     /// Returns the time since the last observation; `None` without one.
     #[must_use]
-    pub fn age(&self, now: Duration) -> Option<Duration> {
+    pub fn last_observation_age(&self, now: Duration) -> Option<Duration> {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
@@ -168,7 +168,7 @@ impl LatencyStats {
 
     /// Returns the generated tokens of a typical answer: the expected output of a request without a limit.
     #[must_use]
-    pub fn typical_output(&self, now: Duration) -> Option<u64> {
+    pub fn typical_output_tokens(&self, now: Duration) -> Option<u64> {
         // The mean of u64 values is in range, and the fraction does not matter.
         self.output.mean(now).map(|tokens| tokens as u64)
     }

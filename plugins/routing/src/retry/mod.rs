@@ -139,7 +139,7 @@ impl RetryPlanner {
 
     /// Excludes these offers from now on, even if they are full or in cooldown: they would fail for the same reason as
     /// another offer did.
-    pub fn exclude(&mut self, which: impl Fn(usize) -> bool) {
+    pub fn exclude_offers(&mut self, which: impl Fn(usize) -> bool) {
         let states = self.offers.iter_mut().filter(|state| which(state.planned.offer));
         states.for_each(|state| (state.is_eligible, state.is_full) = (false, false));
     }
@@ -276,7 +276,7 @@ impl RetryPlanner {
 
     /// Returns the number of attempts started, including the running or successful one (`x-penstock-attempts`).
     #[must_use]
-    pub const fn attempts_started(&self) -> u32 {
+    pub const fn started_attempt_count(&self) -> u32 {
         self.asked
     }
 

@@ -48,7 +48,7 @@ fn passing_over_an_offer_is_no_attempt() {
     let (mut course, mut budget) = course(2, AttemptPolicy { max_attempts: 1, ..AttemptPolicy::default() });
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_skipped(NOW), PlannerStep::Attempt(1));
-    assert_eq!(course.attempts_started(), 1);
+    assert_eq!(course.started_attempt_count(), 1);
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
     assert_eq!(course.failed_attempts().len(), 1);
 }
@@ -71,7 +71,7 @@ fn full_providers_are_waited_for_when_no_other_is_left() {
     assert_eq!(course.on_provider_full(at(10)), PlannerStep::WaitForPermit);
     assert_eq!(course.full_offers(at(10)).collect::<Vec<_>>(), [0, 2]);
     assert_eq!(course.on_permit(2, at(500)), PlannerStep::Attempt(2));
-    assert_eq!(course.attempts_started(), 2, "a provider that was full was not asked");
+    assert_eq!(course.started_attempt_count(), 2, "a provider that was full was not asked");
     assert_eq!(
         course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(510), &mut budget),
         PlannerStep::WaitForPermit
@@ -88,11 +88,11 @@ fn a_cooldown_learned_by_other_requests_costs_no_attempt() {
     assert_eq!(course.on_provider_full(NOW), PlannerStep::WaitForPermit);
     assert_eq!(course.on_permit(1, at(10)), PlannerStep::Attempt(1));
     assert_eq!(course.on_cooldown(at(20_000), at(10)), PlannerStep::WaitUntil(at(20_000)));
-    assert_eq!(course.attempts_started(), 0);
+    assert_eq!(course.started_attempt_count(), 0);
     assert_eq!(course.resume(at(20_000)), PlannerStep::Attempt(1));
     assert_eq!(course.on_cooldown(at(40_000), at(20_000)), PlannerStep::WaitUntil(at(30_000)));
     assert_eq!(course.resume(at(30_000)), PlannerStep::Attempt(0));
-    assert_eq!(course.attempts_started(), 1);
+    assert_eq!(course.started_attempt_count(), 1);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_provider_with_the_same_refusal_is_not_waited_for() {
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_provider_full(NOW), PlannerStep::Attempt(1));
     assert!(course.has_alternatives());
-    course.exclude(|offer| offer != 1);
+    course.exclude_offers(|offer| offer != 1);
     assert!(is_give_up(course.on_skipped(NOW)));
     assert!(!course.has_alternatives());
 }
@@ -122,7 +122,7 @@ fn an_unsuccessful_wait_sends_no_request() {
     course.on_provider_full(NOW);
     assert_eq!(course.on_provider_full(NOW), PlannerStep::WaitForPermit);
     assert!(is_give_up(course.on_permit_timeout(at(2_000))));
-    assert!(course.was_permit_limited() && course.attempts_started() == 0);
+    assert!(course.was_permit_limited() && course.started_attempt_count() == 0);
 }
 
 #[test]

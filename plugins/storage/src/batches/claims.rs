@@ -9,7 +9,7 @@
 //! that its previous commit wrote, and raises the number of commits in it. So the commit of a former holder is refused,
 //! and a commit whose outcome is unknown is applied once. The rows are removed with the last commit of the batch.
 
-use super::slices::{batch_of, sliced_key};
+use super::slices::{parent_batch_id, sliced_key};
 use super::{BatchRecord, BatchStore, account_key, open_key, record_key};
 use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
@@ -32,7 +32,7 @@ pub enum ClaimState {
 /// Claim of a batch: the right of one gateway of the fleet to run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchClaim {
-    /// Strand of the member that took the claim.
+    /// Incarnation of the member that took the claim.
     pub strand: u32,
     /// Number of the claim, from 1; each later claim of the same batch has the next number.
     pub number: u64,
@@ -175,7 +175,8 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::get_many`].
     pub fn coordination(&self, ids: &[String]) -> Result<Vec<BatchCoordination>, StoreError> {
-        let keys: Vec<Vec<u8>> = ids.iter().flat_map(|id| [claim_key(id), end_key(batch_of(id))]).collect();
+        let keys: Vec<Vec<u8>> =
+            ids.iter().flat_map(|id| [claim_key(id), end_key(parent_batch_id(id))]).collect();
         let rows = self.rows(&keys)?;
         rows.chunks(2)
             .map(|pair| {
@@ -214,7 +215,7 @@ impl BatchStore {
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };
-        self.take_claim_if(id, seen, strand, open.append(require(alive)))
+        self.take_claim_if(id, seen, strand, open.append(fence_guards(alive)))
     }
 
     /// Takes a claim if the guards of `with` hold.
@@ -331,12 +332,12 @@ impl BatchStore {
 /// Returns the claim with which a strand inserts a batch that it will run itself, and the operations that write this
 /// claim; `alive` is the row that exists while the strand may write.
 #[must_use]
-pub fn first_claim(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
+pub fn claim_for_insert(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
     let claim = BatchClaim { strand, number: 1, commits: 0, state: ClaimState::Held };
     let key = claim_key(id);
     let taken = Transaction::new()
         .require_absent(StoreTable::Batches, key.as_slice())
-        .append(require(alive))
+        .append(fence_guards(alive))
         .put(StoreTable::Batches, key, claim.to_row());
     (claim, taken)
 }
@@ -346,7 +347,7 @@ pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 
-pub(super) fn require(fence: Option<&RowFence>) -> Transaction {
+pub(super) fn fence_guards(fence: Option<&RowFence>) -> Transaction {
     let guards = Transaction::new();
     match fence {
         None => guards,

@@ -13,7 +13,7 @@
 //! batch, counts the lines and removes the segments. Versions before slices do not read these rows, so they neither
 //! run nor change such a batch.
 
-use super::claims::{CancellationRequest, claim_key, end_key, require};
+use super::claims::{CancellationRequest, claim_key, end_key, fence_guards};
 use super::{BatchClaim, BatchRecord, BatchState, BatchStore, BatchUsage, coordination_rows, open_key};
 use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};
@@ -146,7 +146,7 @@ pub struct SliceProgress {
 
 /// Returns the id of the batch of a slice, or the id itself if it is that of a batch.
 #[must_use]
-pub fn batch_of(id: &str) -> &str {
+pub fn parent_batch_id(id: &str) -> &str {
     id.split_once('/').map_or(id, |(batch, _)| batch)
 }
 
@@ -166,7 +166,11 @@ pub fn slicing_rows(batch: &str, slices: &[BatchSlice]) -> Vec<RowWrite> {
 }
 
 /// Returns the changed rows of a slice. Those of a slice that ended early remain until the batch ends.
-pub(super) fn progress_rows(record: &BatchRecord, slice: &BatchSlice, done: Option<&[u8]>) -> Vec<RowWrite> {
+pub(super) fn slice_progress_rows(
+    record: &BatchRecord,
+    slice: &BatchSlice,
+    done: Option<&[u8]>,
+) -> Vec<RowWrite> {
     let row = |table, key, value| RowWrite { table, key, value };
     let lines = record.id.as_bytes().to_vec();
     if !record.state.is_final() {
@@ -180,7 +184,7 @@ pub(super) fn progress_rows(record: &BatchRecord, slice: &BatchSlice, done: Opti
 }
 
 /// Returns the removals of the rows of a batch in slices, for its last commit.
-pub(super) fn end_rows(batch: &str, count: u32) -> impl Iterator<Item = RowWrite> {
+pub(super) fn slice_row_removals(batch: &str, count: u32) -> impl Iterator<Item = RowWrite> {
     let slices = (0..count).map(|number| BatchSlice { number, ..BatchSlice::default() }.id(batch));
     let keys = std::iter::once(sliced_key(batch)).chain(slices.map(|id| sliced_key(&id)));
     keys.map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
@@ -236,7 +240,7 @@ impl BatchStore {
     ) -> Result<Option<BatchClaim>, StoreError> {
         let id = slice.id(batch);
         let open = Transaction::new().require_value(StoreTable::Batches, sliced_key(&id), slice.to_row());
-        self.take_claim_if(&id, seen, strand, open.append(require(alive)))
+        self.take_claim_if(&id, seen, strand, open.append(fence_guards(alive)))
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns false
@@ -285,7 +289,8 @@ impl BatchStore {
             let is_open = Transaction::new()
                 .require_value(table, sliced_key(&id), slice.to_row())
                 .require_value(table, claim_key(batch), claim.to_row());
-            let Some(taken) = self.take_claim_if(&id, None, strand, is_open.append(require(alive)))? else {
+            let Some(taken) = self.take_claim_if(&id, None, strand, is_open.append(fence_guards(alive)))?
+            else {
                 continue;
             };
             let removal = Transaction::new()

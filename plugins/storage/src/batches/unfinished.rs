@@ -31,14 +31,14 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::scan`].
     pub fn unfinished_ids(&self) -> Result<Vec<String>, StoreError> {
-        Ok(self.whole_and_sliced_ids()?.concat())
+        Ok(self.unfinished_ids_by_kind()?.concat())
     }
 
     /// Returns the ids of the unfinished batches that run as a whole, and of those in slices.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn whole_and_sliced_ids(&self) -> Result<[Vec<String>; 2], StoreError> {
+    pub fn unfinished_ids_by_kind(&self) -> Result<[Vec<String>; 2], StoreError> {
         Ok([self.ids_of_prefix(OPEN_PREFIX)?, self.ids_of_prefix(slices::SLICED_PREFIX)?])
     }
 
@@ -106,5 +106,5 @@ fn parse_entry(row: &StoredRow) -> Option<UnfinishedEntry> {
         return Some(UnfinishedEntry::Batch(id));
     }
     let slice = BatchSlice::from_row(&id, &row.value).ok().filter(|slice| slice.end.is_none())?;
-    Some(UnfinishedEntry::Slice(slices::batch_of(&id).to_owned(), slice))
+    Some(UnfinishedEntry::Slice(slices::parent_batch_id(&id).to_owned(), slice))
 }

@@ -19,7 +19,7 @@ pub struct DeletedPage {
 
 impl FileStore {
     /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
-    /// not exist. They record the deletion until [`FileStore::forget_deleted`].
+    /// not exist. They record the deletion until [`FileStore::record_contents_deleted`].
     #[must_use]
     pub fn remove_operations(file: &FileRecord) -> Transaction {
         let key = Self::record_key(&file.id);
@@ -42,7 +42,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn deleted(&self, after: Option<&[u8]>, limit: usize) -> Result<DeletedPage, StoreError> {
+    pub fn deleted_page(&self, after: Option<&[u8]>, limit: usize) -> Result<DeletedPage, StoreError> {
         let page = self.store.scan(StoreTable::Files, DELETED_PREFIX, after, limit)?;
         let decoded = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value).ok());
         let files: Vec<FileRecord> = decoded.flatten().collect();
@@ -55,7 +55,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn forget_deleted(&self, id: &str) -> Result<(), StoreError> {
+    pub fn record_contents_deleted(&self, id: &str) -> Result<(), StoreError> {
         self.store.apply(Transaction::new().delete(StoreTable::Files, deleted_key(id)))
     }
 

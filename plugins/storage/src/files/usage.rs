@@ -51,7 +51,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`FileStore::add`].
-    pub fn add_counted(
+    pub fn add_within_limits(
         &self,
         file: &FileRecord,
         limits: UsedBytes,
@@ -81,7 +81,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn delete_counted(&self, file: &FileRecord) -> Result<bool, StoreError> {
+    pub fn delete_and_update_usage(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let changes = Self::usage_changes(&file.key, signed(file.bytes).saturating_neg());
         let batch = changes.into_iter().fold(Self::remove_operations(file), |batch, change| {
             batch.add(change.table, change.key, change.by, None, None)

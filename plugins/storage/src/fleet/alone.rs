@@ -1,25 +1,25 @@
 //! Fleet of a process that shares its store with no other.
 
-use super::{Fleet, FleetError, HeartbeatReport, PeerIncarnation, PoolAmount, PoolRequest, Strand};
+use super::{Fleet, FleetError, HeartbeatReport, Incarnation, PeerIncarnation, PoolAmount, PoolRequest};
 
 /// Fleet without peers: every wanted amount is granted, and nothing is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoloFleet;
 
 impl Fleet for SoloFleet {
-    fn join(&self, _name: &str) -> Result<Strand, FleetError> {
-        Ok(Strand { id: 0, beat: 0 })
+    fn join(&self, _name: &str) -> Result<Incarnation, FleetError> {
+        Ok(Incarnation { id: 0, beat: 0 })
     }
 
-    fn heartbeat(&self, strand: Strand, _report: &HeartbeatReport) -> Result<Strand, FleetError> {
-        Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
+    fn heartbeat(&self, strand: Incarnation, _report: &HeartbeatReport) -> Result<Incarnation, FleetError> {
+        Ok(Incarnation { beat: strand.beat.saturating_add(1), ..strand })
     }
 
-    fn draw(&self, _strand: Strand, request: &PoolRequest) -> Result<i64, FleetError> {
+    fn draw_from_pool(&self, _strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
         Ok(request.wanted.max(0))
     }
 
-    fn parts(&self, _strand: Strand) -> Result<Vec<PoolAmount>, FleetError> {
+    fn parts(&self, _strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         Ok(Vec::new())
     }
 
@@ -27,7 +27,7 @@ impl Fleet for SoloFleet {
         Ok(Vec::new())
     }
 
-    fn bury(&self, _peer: &PeerIncarnation) -> Result<bool, FleetError> {
+    fn evict(&self, _peer: &PeerIncarnation) -> Result<bool, FleetError> {
         Ok(false)
     }
 }

@@ -15,7 +15,7 @@
 
 use super::rows;
 use super::shared::{META, SharedFleet, require_alive};
-use super::{FleetError, MAX_ATTEMPTS, PoolAmount, Strand, amount_to_draw};
+use super::{FleetError, Incarnation, MAX_ATTEMPTS, PoolAmount, amount_to_draw};
 use crate::spend::{SpendOwner, SpendRecord, spend_key};
 use crate::{StoreError, StoreTable, Transaction, parse_counter};
 use penstock_core::calendar::BudgetPeriod;
@@ -93,12 +93,16 @@ struct StoredParts {
 }
 
 impl SharedFleet {
-    /// Draws a part of a budget as [`Fleet::draw`](super::Fleet::draw) does of a pool, and returns an amount of the
+    /// Draws a part of a budget as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool) does of a pool, and returns an amount of the
     /// part in the same commit.
     ///
     /// # Errors
-    /// Same as [`Fleet::draw`](super::Fleet::draw).
-    pub fn draw_budget(&self, strand: Strand, request: &BudgetRequest) -> Result<BudgetDraw, FleetError> {
+    /// Same as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool).
+    pub fn draw_from_budget(
+        &self,
+        strand: Incarnation,
+        request: &BudgetRequest,
+    ) -> Result<BudgetDraw, FleetError> {
         let BudgetRequest { pool, limit, wanted, least, returned, at } = request;
         let (name, spend_key) = (pool.name(), spend_key(&pool.owner));
         let mut last_error = StoreError::Guard { step: 0 };
@@ -118,7 +122,7 @@ impl SharedFleet {
             let bound = (drawn > 0).then_some(unspent.saturating_neg());
             if drawn == 0 && change == 0 {
                 let is_alive = self.is_alive(strand.id)?;
-                return if is_alive { Ok(draw) } else { Err(FleetError::Buried) };
+                return if is_alive { Ok(draw) } else { Err(FleetError::Evicted) };
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
@@ -135,7 +139,7 @@ impl SharedFleet {
                 .add(META, rows::pool_part_key(strand.id, &name), change, None, None);
             match self.store().apply(batch) {
                 Ok(()) => return Ok(draw),
-                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
+                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
                 // Other strands drew from the pool or spent in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
@@ -144,7 +148,7 @@ impl SharedFleet {
         Err(last_error.into())
     }
 
-    fn stored_parts(&self, strand: Strand, pool: &str) -> Result<StoredParts, StoreError> {
+    fn stored_parts(&self, strand: Incarnation, pool: &str) -> Result<StoredParts, StoreError> {
         let keys = [rows::pool_key(pool), rows::pool_part_key(strand.id, pool)];
         let rows = self.store().get_many(META, &keys.each_ref().map(Vec::as_slice))?;
         let mut amounts = rows.iter().map(|row| parse_counter(row.as_deref()));
@@ -216,7 +220,7 @@ mod tests {
     struct Members {
         store: Arc<dyn Store>,
         fleet: SharedFleet,
-        strands: [Strand; 2],
+        strands: [Incarnation; 2],
     }
 
     impl Members {
@@ -228,7 +232,7 @@ mod tests {
         }
 
         fn draw(&self, strand: usize, request: &BudgetRequest) -> i64 {
-            self.fleet.draw_budget(self.strands[strand], request).unwrap().drawn
+            self.fleet.draw_from_budget(self.strands[strand], request).unwrap().drawn
         }
 
         fn spends(&self, strand: usize) -> SpendStore {
@@ -281,7 +285,7 @@ mod tests {
             let strand = fleet.join(&name).unwrap();
             let (spends, mut spent) = (SpendStore::for_member(store.clone(), strand.id), 0);
             loop {
-                match fleet.draw_budget(strand, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) }) {
+                match fleet.draw_from_budget(strand, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) }) {
                     Ok(BudgetDraw { drawn: 0, .. }) => return spent,
                     Ok(BudgetDraw { drawn, .. }) => {
                         let amount = u64::try_from(drawn).unwrap();
@@ -318,7 +322,7 @@ mod tests {
         let members = Members::new();
         let fleet = &members.fleet;
         let draw = |strand: usize, least| {
-            let draw = fleet.draw_budget(members.strands[strand], &of_day(100, least, NOON)).unwrap();
+            let draw = fleet.draw_from_budget(members.strands[strand], &of_day(100, least, NOON)).unwrap();
             (draw.drawn, draw.rest)
         };
         members.spends(0).add(&[spend(30, NOON, (0, 0))]).unwrap();
@@ -326,7 +330,7 @@ mod tests {
         assert_eq!((draw(0, 50), draw(1, 70)), ((50, 20), (20, 0)), "the other one can return 50");
         assert_eq!(draw(0, 21), (0, 0));
         let returned = BudgetRequest { returned: 50, ..of_day(100, 71, NOON) };
-        let draw = fleet.draw_budget(members.strands[0], &returned).unwrap();
+        let draw = fleet.draw_from_budget(members.strands[0], &returned).unwrap();
         assert_eq!(draw, BudgetDraw { drawn: 0, unspent: 70, rest: 50 }, "what goes back goes back");
     }
 
@@ -389,13 +393,13 @@ mod tests {
     fn the_parts_of_a_buried_member_return_and_it_takes_nothing_from_them() {
         let members = Members::new();
         assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 100);
-        let Strand { id, beat } = members.strands[0];
-        assert!(members.fleet.bury(&PeerIncarnation { id, beat, name: None }).unwrap());
+        let Incarnation { id, beat } = members.strands[0];
+        assert!(members.fleet.evict(&PeerIncarnation { id, beat, name: None }).unwrap());
         let late = members.spends(0);
         late.add(&[spend(40, NOON, (40, 0))]).unwrap();
         assert!(late.flush().is_err());
         let request = of_day(100, 100, NOON);
-        assert_eq!(members.fleet.draw_budget(members.strands[0], &request), Err(FleetError::Buried));
+        assert_eq!(members.fleet.draw_from_budget(members.strands[0], &request), Err(FleetError::Evicted));
         assert_eq!(members.draw(1, &request), 100);
     }
 }

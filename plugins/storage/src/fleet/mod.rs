@@ -9,9 +9,9 @@
 //! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
 //! ```
 //! A strand raises its beat with each heartbeat. Another process counts the strand as dead after it has seen the beat
-//! unchanged for a time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still
+//! unchanged for a time by its own clock, see [`PeerWatch`]; [`Fleet::evict`] then ends the strand if the beat is still
 //! the same, and returns its parts to their pools. Every transaction of a strand requires that the strand is alive, so
-//! a buried strand can neither draw nor report. The clocks of two machines are never compared.
+//! a evicted strand can neither draw nor report. The clocks of two machines are never compared.
 //!
 //! The rows are those of any [`Store`](crate::Store); [`SoloFleet`] is the fleet of a process that shares nothing and
 //! grants everything.
@@ -38,23 +38,23 @@ pub const MAX_HEARTBEAT_POOLS: usize = 1_000;
 /// Maximum number of attempts of a transaction if concurrent changes make it fail.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Strand of this process, with the beat of its last heartbeat.
+/// Incarnation of this process, with the beat of its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strand {
+pub struct Incarnation {
     /// Number of the strand, from 1; never used again.
     pub id: u32,
     /// Number of heartbeats that the strand has sent.
     pub beat: i64,
 }
 
-/// Strand (one run of a process) of another process of the fleet.
+/// Incarnation (one run of a process) of another process of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIncarnation {
     /// Number of the strand.
     pub id: u32,
     /// Number of heartbeats that the strand has sent.
     pub beat: i64,
-    /// Name for operators; `None` if the strand was buried and some of its parts are not yet returned to their pools.
+    /// Name for operators; `None` if the strand was evicted and some of its parts are not yet returned to their pools.
     pub name: Option<String>,
 }
 
@@ -93,11 +93,11 @@ pub struct PoolRequest {
 /// Error of a call for a strand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier
+    /// Incarnation that was evicted: nothing of this call was applied, and the process has to join again. If an earlier
     /// attempt of the same heartbeat had an unknown outcome, the rows of [`HeartbeatReport::with`] show whether it was
     /// applied.
     #[error("another gateway took this one for dead")]
-    Buried,
+    Evicted,
     /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -109,7 +109,7 @@ impl FleetError {
     pub const fn is_unapplied(&self) -> bool {
         matches!(
             self,
-            Self::Buried
+            Self::Evicted
                 | Self::Store(
                     StoreError::Guard { .. } | StoreError::TooLarge { .. } | StoreError::Unreachable { .. }
                 )
@@ -123,15 +123,15 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    fn join(&self, name: &str) -> Result<Strand, FleetError>;
+    fn join(&self, name: &str) -> Result<Incarnation, FleetError>;
 
     /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same
     /// heartbeat of the same strand may be repeated: it is applied once.
     ///
     /// # Errors
-    /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
+    /// Returns `Evicted` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
     /// [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`].
-    fn heartbeat(&self, strand: Strand, report: &HeartbeatReport) -> Result<Strand, FleetError>;
+    fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
     /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again
@@ -139,13 +139,13 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`Fleet::heartbeat`].
-    fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError>;
+    fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError>;
 
     /// Returns the parts of a strand, with the amounts spent since its last heartbeat still included.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn parts(&self, strand: Strand) -> Result<Vec<PoolAmount>, FleetError>;
+    fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
 
     /// Returns the strands of all processes.
     ///
@@ -158,7 +158,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    fn bury(&self, peer: &PeerIncarnation) -> Result<bool, FleetError>;
+    fn evict(&self, peer: &PeerIncarnation) -> Result<bool, FleetError>;
 }
 
 /// Returns the amount to draw from a pool that has `available` left: all of `wanted` if the pool has at least four

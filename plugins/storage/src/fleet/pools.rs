@@ -104,9 +104,9 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn dissolve(&self) -> Result<(), StoreError> {
+    pub fn remove_fleet_rows(&self) -> Result<(), StoreError> {
         let store = self.store();
-        if store.get(META, rows::LAST_KEY)?.is_none() {
+        if store.get(META, rows::LAST_NUMBER_KEY)?.is_none() {
             return Ok(());
         }
         if store.get(META, POOLS_KEY)?.is_some() || store.get(META, OPENING_KEY)?.is_some() {

@@ -3,7 +3,7 @@
 //! ```text
 //! fleet/last                          →  counter: number of the last strand
 //! fleet/strand/ id (4 bytes BE)       →  counter: beat of the strand
-//! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the strand is buried
+//! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the strand is evicted
 //! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the strand holds
 //! fleet/pool/   pool                  →  counter: rest of the pool
 //! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  piece of the strand's report to its peers
@@ -13,21 +13,21 @@
 
 use crate::StoreError;
 
-pub(super) const LAST_KEY: &[u8] = b"fleet/last";
+pub(super) const LAST_NUMBER_KEY: &[u8] = b"fleet/last";
 pub(super) const STRAND_PREFIX: &[u8] = b"fleet/strand/";
-pub(super) const LIVE_PREFIX: &[u8] = b"fleet/live/";
+pub(super) const PROCESS_NAME_PREFIX: &[u8] = b"fleet/live/";
 pub(super) const POOL_PREFIX: &[u8] = b"fleet/pool/";
 pub(super) const PART_PREFIX: &[u8] = b"fleet/part/";
 pub(super) const REPORT_PREFIX: &[u8] = b"fleet/report/";
 pub(super) const POOLS_KEY: &[u8] = b"fleet/pools";
 pub(super) const OPENING_KEY: &[u8] = b"fleet/opening";
 
-pub(super) fn strand_key(id: u32) -> Vec<u8> {
+pub(super) fn incarnation_key(id: u32) -> Vec<u8> {
     [STRAND_PREFIX, &id.to_be_bytes()].concat()
 }
 
-pub(super) fn live_key(id: u32) -> Vec<u8> {
-    [LIVE_PREFIX, &id.to_be_bytes()].concat()
+pub(super) fn process_name_key(id: u32) -> Vec<u8> {
+    [PROCESS_NAME_PREFIX, &id.to_be_bytes()].concat()
 }
 
 pub(super) fn pool_key(pool: &str) -> Vec<u8> {
@@ -47,10 +47,10 @@ pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
 }
 
 /// Returns the number of the strand in the key of a row of a peer report.
-pub(super) fn strand_of_report(key: &[u8]) -> Result<u32, StoreError> {
+pub(super) fn incarnation_of_report(key: &[u8]) -> Result<u32, StoreError> {
     let (strand, _row) =
         key.split_last_chunk::<2>().ok_or_else(|| StoreError::corrupt("the key of a report"))?;
-    strand_of(REPORT_PREFIX, strand)
+    incarnation_of(REPORT_PREFIX, strand)
 }
 
 pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
@@ -58,7 +58,7 @@ pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
 }
 
 /// Returns the number of the strand in a key that consists of `prefix` and this number.
-pub(super) fn strand_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
+pub(super) fn incarnation_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
     let id = key.strip_prefix(prefix).and_then(|id| id.try_into().ok());
     Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of a strand"))?))
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
+use super::rows::{self, LAST_NUMBER_KEY, PROCESS_NAME_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
-    Fleet, FleetError, HeartbeatReport, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerIncarnation, PoolAmount,
-    PoolRequest, Strand, amount_to_draw,
+    Fleet, FleetError, HeartbeatReport, Incarnation, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerIncarnation,
+    PoolAmount, PoolRequest, amount_to_draw,
 };
 use crate::{
     MAX_PAGE_ROWS, RowAddition, RowPage, RowScan, Store, StoreError, StoreTable, StoredRow, Transaction,
@@ -25,7 +25,7 @@ const BURIED_PARTS: usize = 500;
 /// Report of a strand to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Strand that wrote the report.
+    /// Incarnation that wrote the report.
     pub strand: u32,
     /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
     pub rows: Vec<Vec<u8>>,
@@ -85,35 +85,40 @@ impl SharedFleet {
     /// Returns the table and the key of the row that exists while a strand, one start of a member, counts as alive. The
     /// value of the row is the name of the strand.
     #[must_use]
-    pub fn live_row(strand: u32) -> (StoreTable, Vec<u8>) {
-        (META, rows::live_key(strand))
+    pub fn liveness_row(strand: u32) -> (StoreTable, Vec<u8>) {
+        (META, rows::process_name_key(strand))
     }
 
-    /// Continues the strand of an ended process under a new name. Returns `None` if the strand was buried, or if its
+    /// Continues the strand of an ended process under a new name. Returns `None` if the strand was evicted, or if its
     /// name is not one of `expected`: a database that lost commits may have given the same number to another process.
-    /// An empty `expected` accepts any name. The beat is raised too, so that peers that were about to bury the strand
+    /// An empty `expected` accepts any name. The beat is raised too, so that peers that were about to evict the strand
     /// see that it is alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn adopt(&self, id: u32, expected: &[String], name: &str) -> Result<Option<Strand>, StoreError> {
-        let key = rows::live_key(id);
+    pub fn resume_incarnation(
+        &self,
+        id: u32,
+        expected: &[String],
+        name: &str,
+    ) -> Result<Option<Incarnation>, StoreError> {
+        let key = rows::process_name_key(id);
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
             let Some(live) = self.store.get(META, &key)? else { return Ok(None) };
             if !expected.is_empty() && !expected.iter().any(|name| name.as_bytes() == live) {
                 return Ok(None);
             }
-            let beat = self.counter(&rows::strand_key(id))?;
-            let next = Strand { id, beat: beat.wrapping_add(1) };
+            let beat = self.counter(&rows::incarnation_key(id))?;
+            let next = Incarnation { id, beat: beat.wrapping_add(1) };
             let adopted = Transaction::new()
                 .require_value(META, key.as_slice(), live)
-                .require_value(META, rows::strand_key(id), counter_row(beat))
-                .put(META, rows::strand_key(id), counter_row(next.beat))
+                .require_value(META, rows::incarnation_key(id), counter_row(beat))
+                .put(META, rows::incarnation_key(id), counter_row(next.beat))
                 .put(META, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
-                // Meanwhile the strand was buried, or a commit of the ended process or of this one was applied.
+                // Meanwhile the strand was evicted, or a commit of the ended process or of this one was applied.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error),
             }
@@ -135,7 +140,8 @@ impl SharedFleet {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn observe(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
-        let own = [STRAND_PREFIX, LIVE_PREFIX, REPORT_PREFIX].map(|prefix| RowScan::of_prefix(META, prefix));
+        let own = [STRAND_PREFIX, PROCESS_NAME_PREFIX, REPORT_PREFIX]
+            .map(|prefix| RowScan::of_prefix(META, prefix));
         let mut pages = self.store.scan_many(&[&own, further].concat())?.into_iter();
         let mut next_page = || pages.next().unwrap_or_default();
         let (strands, mut live, reports) = (next_page(), next_page(), next_page());
@@ -144,7 +150,7 @@ impl SharedFleet {
             live = RowPage { rows: Vec::new(), more: true };
         }
         let strands = self.complete_rows(STRAND_PREFIX, strands)?;
-        let live = self.complete_rows(LIVE_PREFIX, live)?;
+        let live = self.complete_rows(PROCESS_NAME_PREFIX, live)?;
         let reports = self.complete_rows(REPORT_PREFIX, reports)?;
         Ok(ObservedFleet {
             peers: parse_peers(strands, live)?,
@@ -174,7 +180,7 @@ impl SharedFleet {
     }
 
     pub(super) fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
-        Ok(self.store.get(META, &rows::live_key(id))?.is_some())
+        Ok(self.store.get(META, &rows::process_name_key(id))?.is_some())
     }
 
     /// Passes each row under a prefix to `each`.
@@ -194,7 +200,7 @@ impl SharedFleet {
         }
     }
 
-    /// Returns some parts of a buried strand to their pools; false if there is none.
+    /// Returns some parts of a evicted strand to their pools; false if there is none.
     fn return_parts(&self, id: u32) -> Result<bool, StoreError> {
         let page = self.store.scan(META, &rows::parts_prefix(id), None, BURIED_PARTS)?;
         if page.rows.is_empty() {
@@ -215,15 +221,15 @@ impl SharedFleet {
 }
 
 /// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
-/// a strand without a name was buried; it has not joined in between.
+/// a strand without a name was evicted; it has not joined in between.
 fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerIncarnation>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
         let name = String::from_utf8_lossy(&row.value).into_owned();
-        names.insert(rows::strand_of(LIVE_PREFIX, &row.key)?, name);
+        names.insert(rows::incarnation_of(PROCESS_NAME_PREFIX, &row.key)?, name);
     }
     let strands = strands.into_iter().map(|row| {
-        let id = rows::strand_of(STRAND_PREFIX, &row.key)?;
+        let id = rows::incarnation_of(STRAND_PREFIX, &row.key)?;
         Ok(PeerIncarnation { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
     });
     strands.collect()
@@ -233,7 +239,7 @@ fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<Peer
 fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
     let mut reports: Vec<PeerReport> = Vec::new();
     for row in rows {
-        let strand = rows::strand_of_report(&row.key)?;
+        let strand = rows::incarnation_of_report(&row.key)?;
         match reports.last_mut() {
             Some(last) if last.strand == strand => last.rows.push(row.value),
             _ => reports.push(PeerReport { strand, rows: vec![row.value] }),
@@ -244,29 +250,29 @@ fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
 
 /// Returns the guard by which a strand proves that it is alive.
 pub(crate) fn require_alive(id: u32) -> Transaction {
-    Transaction::new().require_present(META, rows::live_key(id))
+    Transaction::new().require_present(META, rows::process_name_key(id))
 }
 
 impl Fleet for SharedFleet {
-    fn join(&self, name: &str) -> Result<Strand, FleetError> {
+    fn join(&self, name: &str) -> Result<Incarnation, FleetError> {
         let mut last_error = StoreError::Guard { step: 0 };
         for attempt in 0..MAX_JOIN_ATTEMPTS {
             // Gateways that start together do not all conflict again.
             let pause = MAX_JOIN_PAUSE.mul_f64(rand::random_range(0.0..1.0));
             std::thread::sleep(if attempt == 0 { Duration::ZERO } else { pause });
-            let row = self.store.get(META, LAST_KEY)?;
+            let row = self.store.get(META, LAST_NUMBER_KEY)?;
             let id = parse_counter(row.as_deref())?.checked_add(1).and_then(|id| u32::try_from(id).ok());
             let id = id.ok_or_else(|| StoreError::corrupt("the number of the last strand"))?;
             let batch = match row {
-                Some(row) => Transaction::new().require_value(META, LAST_KEY, row),
-                None => Transaction::new().require_absent(META, LAST_KEY),
+                Some(row) => Transaction::new().require_value(META, LAST_NUMBER_KEY, row),
+                None => Transaction::new().require_absent(META, LAST_NUMBER_KEY),
             };
             let batch = batch
-                .put(META, LAST_KEY, counter_row(i64::from(id)))
-                .put(META, rows::strand_key(id), counter_row(0))
-                .put(META, rows::live_key(id), name.as_bytes());
+                .put(META, LAST_NUMBER_KEY, counter_row(i64::from(id)))
+                .put(META, rows::incarnation_key(id), counter_row(0))
+                .put(META, rows::process_name_key(id), name.as_bytes());
             match self.store.apply(batch) {
-                Ok(()) => return Ok(Strand { id, beat: 0 }),
+                Ok(()) => return Ok(Incarnation { id, beat: 0 }),
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }
@@ -274,18 +280,18 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn heartbeat(&self, strand: Strand, report: &HeartbeatReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError> {
         let pools = report.spent.len() + report.returned.len();
         if pools > MAX_HEARTBEAT_POOLS {
             let (what, cap) = ("a turn of pools", MAX_HEARTBEAT_POOLS);
             return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
         }
-        let Strand { id, beat } = strand;
-        let next = Strand { id, beat: beat.wrapping_add(1) };
+        let Incarnation { id, beat } = strand;
+        let next = Incarnation { id, beat: beat.wrapping_add(1) };
         let mut batch = report.with.clone().append(require_alive(id));
-        batch = batch.require_value(META, rows::strand_key(id), counter_row(beat)).put(
+        batch = batch.require_value(META, rows::incarnation_key(id), counter_row(beat)).put(
             META,
-            rows::strand_key(id),
+            rows::incarnation_key(id),
             counter_row(next.beat),
         );
         for PoolAmount { pool, amount } in &report.spent {
@@ -298,20 +304,22 @@ impl Fleet for SharedFleet {
         }
         match self.store.apply(batch) {
             Ok(()) => Ok(next),
-            Err(StoreError::Guard { .. }) if !self.is_alive(id)? => Err(FleetError::Buried),
+            Err(StoreError::Guard { .. }) if !self.is_alive(id)? => Err(FleetError::Evicted),
             // An earlier attempt of the same heartbeat was applied.
-            Err(StoreError::Guard { .. }) if self.counter(&rows::strand_key(id))? == next.beat => Ok(next),
+            Err(StoreError::Guard { .. }) if self.counter(&rows::incarnation_key(id))? == next.beat => {
+                Ok(next)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError> {
+    fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
         let PoolRequest { pool, wanted, least } = request;
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
             let amount = amount_to_draw(self.available(pool)?, *wanted, *least);
             if amount == 0 {
-                return if self.is_alive(strand.id)? { Ok(0) } else { Err(FleetError::Buried) };
+                return if self.is_alive(strand.id)? { Ok(0) } else { Err(FleetError::Evicted) };
             }
             let batch = require_alive(strand.id).add(META, rows::pool_key(pool), -amount, Some(0), None).add(
                 META,
@@ -322,7 +330,7 @@ impl Fleet for SharedFleet {
             );
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
-                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
+                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
                 // Other strands drew from the pool in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
@@ -331,7 +339,7 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn parts(&self, strand: Strand) -> Result<Vec<PoolAmount>, FleetError> {
+    fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         let mut parts = Vec::new();
         self.for_each_row(&rows::parts_prefix(strand.id), |row| {
             let amount = parse_counter(Some(&row.value))?;
@@ -345,9 +353,9 @@ impl Fleet for SharedFleet {
         Ok(self.observe(&[])?.peers)
     }
 
-    fn bury(&self, peer: &PeerIncarnation) -> Result<bool, FleetError> {
-        let (id, live) = (peer.id, rows::live_key(peer.id));
-        let beat = Transaction::new().require_value(META, rows::strand_key(id), counter_row(peer.beat));
+    fn evict(&self, peer: &PeerIncarnation) -> Result<bool, FleetError> {
+        let (id, live) = (peer.id, rows::process_name_key(peer.id));
+        let beat = Transaction::new().require_value(META, rows::incarnation_key(id), counter_row(peer.beat));
         match self.store.apply(beat.delete(META, live)) {
             Ok(()) => {}
             Err(StoreError::Guard { .. }) => return Ok(false),
@@ -356,7 +364,7 @@ impl Fleet for SharedFleet {
         while self.return_parts(id)? {}
         // The beat row is removed only after the last part, so that an interrupted burial is found and continued.
         self.delete_rows(&rows::report_prefix(id), Transaction::new)?;
-        self.store.apply(Transaction::new().delete(META, rows::strand_key(id)))?;
+        self.store.apply(Transaction::new().delete(META, rows::incarnation_key(id)))?;
         Ok(true)
     }
 }

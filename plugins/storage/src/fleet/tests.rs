@@ -58,7 +58,7 @@ fn a_lease_ends_before_others_may_bury_the_strand() {
 fn alone_everything_is_granted() {
     let strand = SoloFleet.join("a").unwrap();
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
-    assert_eq!(SoloFleet.draw(strand, &request), Ok(7));
+    assert_eq!(SoloFleet.draw_from_pool(strand, &request), Ok(7));
     assert_eq!(SoloFleet.heartbeat(strand, &HeartbeatReport::default()).map(|next| next.beat), Ok(1));
     assert_eq!((SoloFleet.peers(), SoloFleet.parts(strand)), (Ok(vec![]), Ok(vec![])));
 }
@@ -72,7 +72,7 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
     let (one, other) = (fleet.join("one").unwrap(), fleet.join("other").unwrap());
     assert_ne!(one.id, other.id);
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
-    assert_eq!(fleet.draw(one, &request), Ok(100));
+    assert_eq!(fleet.draw_from_pool(one, &request), Ok(100));
     let report =
         HeartbeatReport { spent: vec![amount(30)], returned: vec![amount(20)], ..HeartbeatReport::default() };
     let next = fleet.heartbeat(one, &report).unwrap();
@@ -80,12 +80,12 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
     assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     let next = fleet.heartbeat(next, &HeartbeatReport::default()).unwrap();
-    assert_eq!(fleet.bury(&seen), Ok(false), "it has beaten since");
+    assert_eq!(fleet.evict(&seen), Ok(false), "it has beaten since");
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
-    assert_eq!((fleet.bury(&seen), fleet.bury(&seen)), (Ok(true), Ok(false)));
+    assert_eq!((fleet.evict(&seen), fleet.evict(&seen)), (Ok(true), Ok(false)));
     assert_eq!(fleet.available("acme"), Ok(970));
-    assert_eq!(fleet.heartbeat(next, &report), Err(FleetError::Buried));
-    assert_eq!(fleet.draw(next, &request), Err(FleetError::Buried));
+    assert_eq!(fleet.heartbeat(next, &report), Err(FleetError::Evicted));
+    assert_eq!(fleet.draw_from_pool(next, &request), Err(FleetError::Evicted));
     assert_eq!(fleet.peers().unwrap().len(), 1);
     let third = fleet.join("third").unwrap();
     assert!(third.id > other.id, "numbers are not used again");
@@ -111,7 +111,8 @@ fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
     // More than one page of strands.
-    let strands: Vec<Strand> = (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
+    let strands: Vec<Incarnation> =
+        (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
     let with = SharedFleet::peer_report_operations(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
     fleet.heartbeat(strands[1], &HeartbeatReport { with, ..HeartbeatReport::default() }).unwrap();
     let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
@@ -131,14 +132,18 @@ fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("earlier").unwrap();
     let silent = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand.id).unwrap();
-    assert_eq!(fleet.adopt(strand.id, &["another's".to_owned()], "later"), Ok(None));
-    let adopted = fleet.adopt(strand.id, &[], "later").unwrap().unwrap();
-    assert_eq!(fleet.bury(&silent), Ok(false), "a peer that saw only the earlier beat");
+    assert_eq!(fleet.resume_incarnation(strand.id, &["another's".to_owned()], "later"), Ok(None));
+    let adopted = fleet.resume_incarnation(strand.id, &[], "later").unwrap().unwrap();
+    assert_eq!(fleet.evict(&silent), Ok(false), "a peer that saw only the earlier beat");
     assert!(fleet.heartbeat(adopted, &HeartbeatReport::default()).is_ok());
     assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
     let seen = fleet.peers().unwrap().remove(0);
-    assert_eq!(fleet.bury(&seen), Ok(true));
-    assert_eq!(fleet.adopt(strand.id, &["later".to_owned()], "last"), Ok(None), "it was buried");
+    assert_eq!(fleet.evict(&seen), Ok(true));
+    assert_eq!(
+        fleet.resume_incarnation(strand.id, &["later".to_owned()], "last"),
+        Ok(None),
+        "it was evicted"
+    );
 }
 
 #[test]
@@ -150,5 +155,5 @@ fn a_draw_that_lost_to_others_was_not_applied_and_one_without_an_answer_may_have
     for error in [StoreError::Stuck, StoreError::Full] {
         assert!(!FleetError::Store(error).is_unapplied());
     }
-    assert!(FleetError::Buried.is_unapplied());
+    assert!(FleetError::Evicted.is_unapplied());
 }

@@ -53,7 +53,7 @@ pub struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// Creates the term of a strand that others bury after `dead_after`. The term starts with the first call of
+    /// Creates the term of a strand that others evict after `dead_after`. The term starts with the first call of
     /// `renew`.
     #[must_use]
     pub const fn new(dead_after: Duration) -> LeaseTerm {
@@ -65,7 +65,7 @@ impl LeaseTerm {
         self.sent = Some(sent);
     }
 
-    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may bury
+    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may evict
     /// the strand.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {

@@ -167,7 +167,7 @@ impl KeyStore {
     ///
     /// # Errors
     /// Same as [`KeyStore::change`].
-    pub fn touch(&self, id: &str, now: u64) -> Result<bool, StoreError> {
+    pub fn update_last_use(&self, id: &str, now: u64) -> Result<bool, StoreError> {
         let touched = versioned_json::change_record(
             &*self.store,
             WHAT,

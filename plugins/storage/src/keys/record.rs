@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::export::{hex, unhex};
+use crate::export::{decode_hex, encode_hex};
 
 /// HMAC-SHA-256 of a key's secret. Debug output is `***`; compare it in constant time.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ impl std::fmt::Debug for KeyDigest {
 
 impl From<KeyDigest> for String {
     fn from(digest: KeyDigest) -> String {
-        hex(&digest.0)
+        encode_hex(&digest.0)
     }
 }
 
@@ -25,7 +25,7 @@ impl TryFrom<String> for KeyDigest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<KeyDigest, &'static str> {
-        let bytes = unhex(&text).and_then(|bytes| bytes.try_into().ok());
+        let bytes = decode_hex(&text).and_then(|bytes| bytes.try_into().ok());
         bytes.map(KeyDigest).ok_or("a digest is 64 hex digits")
     }
 }

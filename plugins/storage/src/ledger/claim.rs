@@ -88,15 +88,15 @@ impl ChainClaim {
                 None => Transaction::new().require_absent(table, key.as_slice()),
                 Some((holder, _)) if holder == self.strand => return Ok(ClaimAttempt::Claimed),
                 Some((holder, row)) => {
-                    if store.get(table, &live_key(holder))?.is_some() {
+                    if store.get(table, &process_name_key(holder))?.is_some() {
                         return Ok(ClaimAttempt::Held);
                     }
                     Transaction::new()
                         .require_value(table, key.as_slice(), row)
-                        .require_absent(table, live_key(holder))
+                        .require_absent(table, process_name_key(holder))
                 }
             };
-            let claimed = unclaimed.require_present(table, live_key(self.strand)).put(
+            let claimed = unclaimed.require_present(table, process_name_key(self.strand)).put(
                 table,
                 key.as_slice(),
                 counter_row(i64::from(self.strand)),
@@ -104,7 +104,7 @@ impl ChainClaim {
             match store.apply(claimed) {
                 Ok(()) => return Ok(ClaimAttempt::Claimed),
                 Err(error @ StoreError::Guard { .. }) => {
-                    if store.get(table, &live_key(self.strand))?.is_none() {
+                    if store.get(table, &process_name_key(self.strand))?.is_none() {
                         let holder = "it took this process for dead".to_owned();
                         return Err(StoreError::InUse { holder });
                     }
@@ -145,7 +145,7 @@ impl ChainClaim {
     /// Adds the guards that every commit under this claim needs: the strand is alive and still holds the chain.
     pub(super) fn add_guards(&self, transaction: Transaction) -> Transaction {
         let held = counter_row(i64::from(self.strand));
-        transaction.require_present(StoreTable::Meta, live_key(self.strand)).require_value(
+        transaction.require_present(StoreTable::Meta, process_name_key(self.strand)).require_value(
             StoreTable::Meta,
             claim_key(self.chain),
             held,
@@ -157,15 +157,15 @@ impl ChainClaim {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn is_valid(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        if store.get(StoreTable::Meta, &live_key(self.strand))?.is_none() {
+        if store.get(StoreTable::Meta, &process_name_key(self.strand))?.is_none() {
             return Ok(false);
         }
         Ok(holder_of(store, self.chain)?.is_some_and(|(holder, _)| holder == self.strand))
     }
 }
 
-fn live_key(strand: u32) -> Vec<u8> {
-    SharedFleet::live_row(strand).1
+fn process_name_key(strand: u32) -> Vec<u8> {
+    SharedFleet::liveness_row(strand).1
 }
 
 /// Returns the strand that claimed a chain last, and its row.

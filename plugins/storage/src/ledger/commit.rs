@@ -119,7 +119,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
-    pub fn conflict_of(&self, commit: &LedgerCommit) -> Result<CommitConflict, StoreError> {
+    pub fn commit_conflict(&self, commit: &LedgerCommit) -> Result<CommitConflict, StoreError> {
         if let Some(claim) = &self.claim
             && !claim.is_valid(&*self.store)?
         {

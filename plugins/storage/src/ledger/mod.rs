@@ -219,7 +219,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see
-    /// [`LedgerStore::conflict_of`]; `TooLarge`, and the errors of [`Store::apply`].
+    /// [`LedgerStore::commit_conflict`]; `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
         let mut lengths = self.month_lengths_after(&group.blocks)?;
         let batch = self.to_transaction(group, &lengths)?;
@@ -271,10 +271,10 @@ impl LedgerStore {
     pub fn compare_replica(&self) -> Result<Vec<String>, StoreError> {
         let Some(folder) = &self.replica_dir else { return Ok(Vec::new()) };
         if let Some(claim) = &self.claim {
-            return compare_files(folder, self, claim.chain(), ExpectedReplica::Whole);
+            return compare_files(folder, self, claim.chain(), ExpectedReplica::Complete);
         }
         let mut chains: Vec<u32> = self.chains()?.into_iter().map(|(chain, _)| chain).collect();
-        let expected = if chains.len() > 1 { ExpectedReplica::Part } else { ExpectedReplica::Whole };
+        let expected = if chains.len() > 1 { ExpectedReplica::Partial } else { ExpectedReplica::Complete };
         chains.extend(replica::file_chains(folder)?);
         chains.sort_unstable();
         chains.dedup();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
-use crate::export::{hex, unhex};
+use crate::export::{decode_hex, encode_hex};
 
 const VERSION: u32 = 1;
 
@@ -52,13 +52,13 @@ struct BalanceRow {
 impl LedgerTip {
     pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
         let LedgerTip { seq, hash, at, first_open: low, are_rollups_complete: rollups } = self;
-        encode(&TipRow { v: VERSION, seq, hash: hex(&hash), at, low, rollups })
+        encode(&TipRow { v: VERSION, seq, hash: encode_hex(&hash), at, low, rollups })
     }
 
     pub(crate) fn from_row(row: &[u8]) -> Result<LedgerTip, StoreError> {
         let tip: TipRow = decode(row, "the tip of the ledger")?;
         check_version(tip.v)?;
-        let hash = unhex(&tip.hash).and_then(|hash| hash.try_into().ok());
+        let hash = decode_hex(&tip.hash).and_then(|hash| hash.try_into().ok());
         let hash = hash.ok_or_else(|| StoreError::corrupt("the tip of the ledger has no hash"))?;
         Ok(LedgerTip {
             seq: tip.seq,

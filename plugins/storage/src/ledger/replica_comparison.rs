@@ -19,9 +19,9 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedReplica {
     /// Replica files with all entries of the chain.
-    Whole,
+    Complete,
     /// Beginning of each month's file, of any length: another gateway may have written the rest to its own folder.
-    Part,
+    Partial,
 }
 
 /// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it a moment
@@ -43,7 +43,7 @@ pub(super) fn compare_files(
         let title = file_title(chain, &month);
         let file = match File::open(month_path(folder, chain, &month)) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound && expected == ExpectedReplica::Part => {
+            Err(error) if error.kind() == ErrorKind::NotFound && expected == ExpectedReplica::Partial => {
                 continue;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -56,7 +56,7 @@ pub(super) fn compare_files(
         let mut differs = None;
         let end = file.metadata().map_err(write_error)?.len();
         ledger.for_each_block_in_month(&month, chain_start(chain), |sheet| {
-            let is_missing = expected == ExpectedReplica::Part && at + sheet.text.len() as u64 > end;
+            let is_missing = expected == ExpectedReplica::Partial && at + sheet.text.len() as u64 > end;
             if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
                 differs = Some(at);
             }

@@ -75,7 +75,7 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Returns an error if the current outage has lasted longer than `fail_fast_after`: calls then fail at once.
     fn check_reachable(&self) -> Result<(), StoreError> {
-        match self.status.outage_or_stall() {
+        match self.status.outage_or_stall_duration() {
             Some(outage) if outage >= self.fail_fast_after => {
                 Err(StoreError::Unreachable { what: format!("no answer for {} s", outage.as_secs()) })
             }

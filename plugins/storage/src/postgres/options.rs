@@ -65,7 +65,7 @@ pub struct PostgresOptions {
     /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder
     /// takes the database over at once; one of another folder waits for `takeover_after`.
     pub folder: PathBuf,
-    /// Number of processes that may use the database at the same time. Default [`StoreSharing::Alone`].
+    /// Number of processes that may use the database at the same time. Default [`StoreSharing::Exclusive`].
     pub sharing: StoreSharing,
     /// Time without a heartbeat after which another process counts as dead. Default 10 s. Each process sends ten
     /// heartbeats in this time.
@@ -81,7 +81,7 @@ pub struct PostgresOptions {
 pub enum StoreSharing {
     /// One process: opening fails if another live process uses the database, and takes the database over from a dead
     /// one.
-    Alone,
+    Exclusive,
     /// Several processes: rows are locked for each transaction. A guard that a row is absent protects against other
     /// processes only if the same transaction writes the row.
     Shared,
@@ -96,7 +96,7 @@ impl PostgresOptions {
             password: PasswordSource::Url,
             schema: "penstock".to_owned(),
             folder: folder.into(),
-            sharing: StoreSharing::Alone,
+            sharing: StoreSharing::Exclusive,
             takeover_after: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
             fail_fast_after: Duration::from_secs(5),

@@ -46,7 +46,7 @@ impl TableNames {
     }
 
     /// Returns the qualified name of the table of strands, the process starts.
-    pub(super) fn strand_table(&self) -> String {
+    pub(super) fn incarnation_table(&self) -> String {
         format!("{}.strands", self.schema)
     }
 
@@ -66,7 +66,7 @@ impl TableNames {
              alter table {strands} add column if not exists shared bool not null default false;",
             schema = self.schema,
             version = self.version_table(),
-            strands = self.strand_table(),
+            strands = self.incarnation_table(),
         );
         for table in StoreTable::ALL {
             statements += &format!(
@@ -130,7 +130,7 @@ async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, D
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.row_table(*table)).collect();
     let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)
          or not exists(select from pg_attribute where attrelid = to_regclass($2) and attname = 'shared')";
-    let names: (&Vec<String>, String) = (&tables, names.strand_table());
+    let names: (&Vec<String>, String) = (&tables, names.incarnation_table());
     let row = client.query_typed_one(missing, &[(names.0, Type::TEXT_ARRAY), (&names.1, Type::TEXT)]).await?;
     Ok(row.try_get(0)?)
 }

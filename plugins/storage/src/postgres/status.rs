@@ -76,13 +76,13 @@ impl DatabaseStatus {
     }
 
     /// Returns the length of the current outage.
-    pub(super) fn outage(&self) -> Option<Duration> {
+    pub(super) fn outage_duration(&self) -> Option<Duration> {
         self.since(&self.lost_since)
     }
 
     /// Returns the length of the current outage, or how long the current group has waited for an answer.
-    pub(super) fn outage_or_stall(&self) -> Option<Duration> {
-        self.outage().max(self.since(&self.busy_since))
+    pub(super) fn outage_or_stall_duration(&self) -> Option<Duration> {
+        self.outage_duration().max(self.since(&self.busy_since))
     }
 
     fn since(&self, start: &AtomicU64) -> Option<Duration> {
@@ -99,7 +99,7 @@ impl DatabaseStatus {
             WriterState::Reverted => return StoreHealth::Reverted,
         }
         let busy = self.since(&self.busy_since).filter(|busy| *busy >= stuck_after);
-        match self.outage().or(busy) {
+        match self.outage_duration().or(busy) {
             Some(outage) => StoreHealth::Unreachable {
                 milliseconds: u64::try_from(outage.as_millis()).unwrap_or(u64::MAX),
             },

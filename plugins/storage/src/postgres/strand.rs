@@ -1,4 +1,4 @@
-//! Strand: the row of a process start in the database, and the proof that no other process writes.
+//! Incarnation: the row of a process start in the database, and the proof that no other process writes.
 //!
 //! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
 //! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is
@@ -21,7 +21,7 @@ use super::connection::DatabaseError;
 use super::options::StoreSharing;
 use super::schema::TableNames;
 use crate::StoreError;
-use crate::export::hex;
+use crate::export::encode_hex;
 
 /// Maximum interval between two reads of the beats of other strands.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
@@ -74,9 +74,9 @@ impl IdentityFile {
     }
 }
 
-/// Strand of this process: the row that represents the process in the database, by its random token.
+/// Incarnation of this process: the row that represents the process in the database, by its random token.
 #[derive(Clone, Debug)]
-pub(super) struct Strand {
+pub(super) struct Incarnation {
     pub(super) token: String,
 }
 
@@ -98,8 +98,8 @@ pub(super) async fn join(
     previous: Option<&str>,
     sharing: StoreSharing,
     takeover_after: Duration,
-) -> Result<Strand, DatabaseError> {
-    let strand = Strand { token: hex(&rand::random::<[u8; 16]>()) };
+) -> Result<Incarnation, DatabaseError> {
+    let strand = Incarnation { token: encode_hex(&rand::random::<[u8; 16]>()) };
     let mut seen: HashMap<i32, (i64, Instant)> = HashMap::new();
     loop {
         let now = Instant::now();
@@ -128,12 +128,12 @@ pub(super) async fn join(
 async fn try_join(
     client: &mut Client,
     names: &TableNames,
-    strand: &Strand,
+    strand: &Incarnation,
     previous: Option<&str>,
     sharing: StoreSharing,
     dead: &[(i32, i64)],
 ) -> Result<JoinAttempt, DatabaseError> {
-    let table = names.strand_table();
+    let table = names.incarnation_table();
     let transaction = client.transaction().await?;
     // Two processes that start at the same time join one after the other.
     let lock = format!(
@@ -187,7 +187,7 @@ fn process_name() -> String {
     format!("process {} on {}", std::process::id(), host.trim())
 }
 
-impl Strand {
+impl Incarnation {
     /// Returns the number of the last commit; `None` if the strand is no longer live. Waits for a commit in flight on a
     /// lost connection.
     pub(super) async fn last_commit(
@@ -196,7 +196,7 @@ impl Strand {
         names: &TableNames,
     ) -> Result<Option<i64>, DatabaseError> {
         let statement =
-            format!("select seq, live from {} where token = $1 for no key update", names.strand_table());
+            format!("select seq, live from {} where token = $1 for no key update", names.incarnation_table());
         let row = client.query_typed_opt(&statement, &[(&self.token, Type::TEXT)]).await?;
         let Some(row) = row else { return Ok(None) };
         Ok(if row.try_get(1)? { Some(row.try_get(0)?) } else { None })
@@ -211,7 +211,7 @@ impl Strand {
     ) -> Result<bool, DatabaseError> {
         let statement = format!(
             "update {} set beat = beat + 1 where token = $1 and live and seq = $2",
-            names.strand_table()
+            names.incarnation_table()
         );
         let values: [(&(dyn ToSql + Sync), Type); 2] =
             [(&self.token, Type::TEXT), (&last_commit, Type::INT8)];
@@ -220,18 +220,18 @@ impl Strand {
 
     /// Ends the strand, so that the next process joins at once.
     pub(super) async fn leave(&self, client: &Client, names: &TableNames) -> Result<(), DatabaseError> {
-        let statement = format!("update {} set live = false where token = $1", names.strand_table());
+        let statement = format!("update {} set live = false where token = $1", names.incarnation_table());
         client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await?;
         Ok(())
     }
 
     /// Returns the process name of the live strand; it is another process if this strand is dead.
-    pub(super) async fn live_process_name(
+    pub(super) async fn active_process_name(
         client: &Client,
         names: &TableNames,
     ) -> Result<String, DatabaseError> {
         let statement =
-            format!("select name from {} where live order by id desc limit 1", names.strand_table());
+            format!("select name from {} where live order by id desc limit 1", names.incarnation_table());
         let row = client.query_typed_opt(&statement, &[]).await?;
         Ok(row.map_or_else(|| Ok("a process that ended since".to_owned()), |row| row.try_get(0))?)
     }

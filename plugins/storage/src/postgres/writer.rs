@@ -17,7 +17,7 @@ use super::group_rows::GroupRows;
 use super::options::ConnectSettings;
 use super::schema::TableNames;
 use super::status::{DatabaseStatus, WriterState};
-use super::strand::{IdentityFile, Strand};
+use super::strand::{IdentityFile, Incarnation};
 use crate::transaction_group::evaluate_group;
 use crate::{StoreError, Transaction};
 
@@ -48,7 +48,7 @@ pub(super) struct GroupWriter {
     pub(super) runtime: Handle,
     pub(super) settings: ConnectSettings,
     pub(super) names: TableNames,
-    pub(super) strand: Strand,
+    pub(super) strand: Incarnation,
     pub(super) status: Arc<DatabaseStatus>,
     pub(super) heartbeat: Duration,
     /// Open database connection; `None` while it is lost.
@@ -186,7 +186,7 @@ impl GroupWriter {
     /// Records that another process has taken over; returns the error of all further writes.
     async fn fence(&mut self) -> DatabaseError {
         let holder = match &self.client {
-            Some(client) => Strand::live_process_name(client, &self.names).await.ok(),
+            Some(client) => Incarnation::active_process_name(client, &self.names).await.ok(),
             None => None,
         };
         self.status.end_writes(WriterState::Fenced);
@@ -210,7 +210,7 @@ impl GroupWriter {
             .await?;
         let claim = format!(
             "update {} set seq = seq + 1, beat = beat + 1 where token = $1 and live and seq = $2",
-            self.names.strand_table()
+            self.names.incarnation_table()
         );
         let claimed = client
             .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])

@@ -77,7 +77,7 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
         return Err(why);
     }
     *engine.sled.write() = None;
-    engine.dir.replace_live(&side)?;
+    engine.dir.replace_database(&side)?;
     engine.reopen()?;
     Ok(CompactionOutcome { bytes_before: before, bytes_after: engine.with_sled(SledHandle::log_bytes)? })
 }

@@ -71,7 +71,7 @@ impl StoreDir {
         Ok(folder)
     }
 
-    pub(crate) fn live_path(&self) -> PathBuf {
+    pub(crate) fn database_path(&self) -> PathBuf {
         self.root.join("sled")
     }
 
@@ -96,18 +96,18 @@ impl StoreDir {
     }
 
     pub(crate) fn has_store(&self) -> bool {
-        self.live_path().exists()
+        self.database_path().exists()
     }
 
     /// Replaces the live database by the one in the staging directory, which must be closed. If a crash interrupts the
     /// replacement, [`StoreDir::acquire`] completes it.
-    pub(crate) fn replace_live(&self, side: &Path) -> Result<(), StoreError> {
+    pub(crate) fn replace_database(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {
             self.rename(side, &self.root.join("sled.next"))?;
             self.recover()
         } else {
-            self.rename(side, &self.live_path())
+            self.rename(side, &self.database_path())
         }
     }
 
@@ -118,9 +118,9 @@ impl StoreDir {
         if next.exists() {
             if self.has_store() {
                 remove_all(&old)?;
-                self.rename(&self.live_path(), &old)?;
+                self.rename(&self.database_path(), &old)?;
             }
-            self.rename(&next, &self.live_path())?;
+            self.rename(&next, &self.database_path())?;
         }
         remove_all(&old)
     }

@@ -163,7 +163,7 @@ impl SledEngine {
         let mut live = self.sled.write();
         *live = None;
         self.writer_health.closed.store(true, Ordering::Release);
-        let start = || SledHandle::open(&self.dir.live_path(), &self.options);
+        let start = || SledHandle::open(&self.dir.database_path(), &self.options);
         let opened = match start() {
             Err(StoreError::Full) => self.reserve_file.delete().and_then(|()| start()),
             opened => opened,

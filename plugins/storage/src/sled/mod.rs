@@ -79,7 +79,7 @@ pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreE
         let live = SledHandle::open(&side, &options)?;
         live.flush_to_os()?;
         drop(live);
-        folder.replace_live(&side)?;
+        folder.replace_database(&side)?;
     }
     let engine = SledEngine::open(folder, options)?;
     scan::check_missing_rows(&engine)?;
@@ -204,7 +204,7 @@ impl Store for SledStore {
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        scan::copy(&self.engine, sink)
+        scan::copy_all_rows(&self.engine, sink)
     }
 
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {

@@ -66,7 +66,7 @@ pub fn repair_with(
         return Err(StoreError::corrupt("sled cannot open its files"));
     };
     let repaired = try_repair(&from, &to, without, &options, saved)?;
-    to.replace_live(&to.live_path().with_extension("new"))?;
+    to.replace_database(&to.database_path().with_extension("new"))?;
     Ok(repaired)
 }
 
@@ -82,7 +82,7 @@ fn try_repair(
     let side = to.staging_path()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
-    copy_files(&from.live_path(), &copy, without)?;
+    copy_files(&from.database_path(), &copy, without)?;
     let old = SledHandle::open(&copy, options)?;
     let new = SledHandle::open(&side, options)?;
     let repaired = copy_readable_rows(&old, &new, saved);

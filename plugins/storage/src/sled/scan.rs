@@ -19,7 +19,7 @@ const MAX_FINDINGS: usize = 100;
 
 /// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads the
 /// recorded rows again; the last few of them while writes are paused.
-pub(crate) fn copy(
+pub(crate) fn copy_all_rows(
     engine: &SledEngine,
     sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {

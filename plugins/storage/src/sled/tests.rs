@@ -220,7 +220,7 @@ fn verify_and_get_find_a_damaged_row_and_repair_leaves_it_out() {
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fill(&*open(&from, small()).unwrap(), 5);
     let folder = StoreDir::acquire(&from).unwrap();
-    let live = SledHandle::open(&folder.live_path(), &small()).unwrap();
+    let live = SledHandle::open(&folder.database_path(), &small()).unwrap();
     live.flip_bit(&row::disk_key(StoreTable::Meta, &2_u32.to_be_bytes()));
     drop((live, folder));
     let store = open(&from, small()).unwrap();

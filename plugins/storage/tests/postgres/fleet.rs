@@ -64,5 +64,5 @@ fn pools_of_three_processes_are_whole_after_kills_pauses_and_crashes_of_the_serv
     world.settle();
     world.check().unwrap();
     let (charged, served) = world.totals();
-    assert!(charged > 0 && charged <= served && world.buried > 0, "{charged} of {served}");
+    assert!(charged > 0 && charged <= served && world.evicted > 0, "{charged} of {served}");
 }

@@ -4,7 +4,7 @@ use crate::fleet::three_stores;
 use crate::server::PostgresServer;
 use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow};
-use penstock_storage::fleet::{Fleet, PoolAmount, SharedFleet, Strand, credit_pool_name};
+use penstock_storage::fleet::{Fleet, Incarnation, PoolAmount, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::{
     BalanceRecord, ChainClaim, CommitConflict, EntryBlock, LedgerCommit, LedgerStore, LedgerTip,
 };
@@ -62,7 +62,7 @@ fn append(ledger: &LedgerStore, commit: &LedgerCommit) -> Option<CommitConflict>
         match ledger.append(commit) {
             Ok(_) => return None,
             Err(StoreError::Guard { .. }) => loop {
-                if let Ok(conflict) = ledger.conflict_of(commit) {
+                if let Ok(conflict) = ledger.commit_conflict(commit) {
                     return Some(conflict);
                 }
             },
@@ -144,7 +144,7 @@ fn commits_of_three_processes_add_up_and_a_name_is_used_once() {
     let fleet = SharedFleet::new(stores[0].clone());
     let parts: i64 = ledgers
         .iter()
-        .map(|ledger| Strand { id: ledger.claim().unwrap().strand(), beat: 0 })
+        .map(|ledger| Incarnation { id: ledger.claim().unwrap().strand(), beat: 0 })
         .flat_map(|strand| fleet.parts(strand).unwrap())
         .map(|part| part.amount)
         .sum();
@@ -160,7 +160,7 @@ fn a_buried_process_commits_nothing_and_the_next_one_continues_its_chain() {
     assert_eq!(append(&one, &first), None);
     let fleet = SharedFleet::new(stores[1].clone());
     let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.claim().unwrap().strand());
-    assert!(fleet.bury(&peer.unwrap()).unwrap());
+    assert!(fleet.evict(&peer.unwrap()).unwrap());
     let late = commit(&one, Some(first.new_tip), None);
     let rows =
         LedgerCommit { previous_tip: Some(first.new_tip), new_tip: first.new_tip, ..LedgerCommit::default() };

@@ -107,6 +107,6 @@ fn a_table_that_came_later_is_added_to_an_older_database() {
     drop(store);
     server.execute(&format!("drop table {}.figures", options.schema));
     let store = open_postgres(&options).unwrap();
-    store.apply(Transaction::new().put(StoreTable::Figures, b"b", b"2")).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Measurements, b"b", b"2")).unwrap();
     assert_eq!(store.verify().unwrap().rows, 2);
 }

@@ -3,7 +3,8 @@
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{
-    Fleet, FleetError, HeartbeatReport, LeaseTerm, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
+    Fleet, FleetError, HeartbeatReport, Incarnation, LeaseTerm, PeerWatch, PoolAmount, PoolRequest,
+    SharedFleet,
 };
 use penstock_storage::{Store, StoreTable, Transaction, parse_counter};
 use rand::rngs::StdRng;
@@ -24,7 +25,7 @@ type Served = (u64, String, i64);
 #[allow(dead_code)]
 pub enum PlantedBug {
     None,
-    /// A report of a strand that was buried is applied.
+    /// A report of a strand that was evicted is applied.
     LostFence,
     /// A report whose outcome is unknown is sent again as a new one.
     DoubleReport,
@@ -35,7 +36,7 @@ pub struct Replica {
     fleet: SharedFleet,
     store: Arc<dyn Store>,
     pub bug: PlantedBug,
-    strand: Option<Strand>,
+    strand: Option<Incarnation>,
     lease: BTreeMap<String, i64>,
     /// Requests that are not known to be charged.
     unreported: Vec<Served>,
@@ -57,7 +58,7 @@ pub struct World {
     now: Duration,
     random: StdRng,
     pub kills: u32,
-    pub buried: u32,
+    pub evicted: u32,
 }
 
 fn pool(random: &mut StdRng) -> String {
@@ -105,7 +106,7 @@ impl World {
             now: Duration::ZERO,
             random: StdRng::seed_from_u64(seed),
             kills: 0,
-            buried: 0,
+            evicted: 0,
         }
     }
 
@@ -125,7 +126,7 @@ impl World {
             }
             1 => replica.paused_until = now + Duration::from_millis(random.random_range(0..4_000)),
             2..30 => replica.report(now),
-            30..45 => self.buried += replica.bury_dead(now),
+            30..45 => self.evicted += replica.bury_dead(now),
             _ => {
                 let number = self.served.len() as u64;
                 if let Some(request) = replica.serve(number, pool(random), random.random_range(1..20), now) {
@@ -135,14 +136,14 @@ impl World {
         }
     }
 
-    /// Lets all replicas report what they served, and the dead ones be buried.
+    /// Lets all replicas report what they served, and the dead ones be evicted.
     pub fn settle(&mut self) {
         for _ in 0..200 {
             self.now += Duration::from_millis(50);
             let now = self.now;
             for replica in &mut self.replicas {
                 replica.report(now);
-                self.buried += replica.bury_dead(now);
+                self.evicted += replica.bury_dead(now);
             }
         }
     }
@@ -215,7 +216,7 @@ impl World {
 }
 
 impl Replica {
-    /// Loses all memory, as a kill does. Others bury the strand.
+    /// Loses all memory, as a kill does. Others evict the strand.
     fn forget(&mut self) {
         self.strand = None;
         self.lease.clear();
@@ -226,7 +227,7 @@ impl Replica {
         self.term = LeaseTerm::new(DEAD_AFTER);
     }
 
-    fn strand(&mut self, now: Duration) -> Option<Strand> {
+    fn strand(&mut self, now: Duration) -> Option<Incarnation> {
         if self.strand.is_none() {
             self.strand = self.fleet.join("model").ok();
             if self.strand.is_some() {
@@ -242,9 +243,12 @@ impl Replica {
             return None;
         }
         if self.lease.get(&pool).is_none_or(|lease| *lease < cost) && !self.is_stale {
-            match self.fleet.draw(strand, &PoolRequest { pool: pool.clone(), wanted: 200, least: cost }) {
+            match self
+                .fleet
+                .draw_from_pool(strand, &PoolRequest { pool: pool.clone(), wanted: 200, least: cost })
+            {
                 Ok(drawn) => *self.lease.entry(pool.clone()).or_default() += drawn,
-                Err(FleetError::Buried) => self.forget(),
+                Err(FleetError::Evicted) => self.forget(),
                 Err(_) => self.is_stale = true,
             }
         }
@@ -272,21 +276,21 @@ impl Replica {
                     self.is_stale = false;
                 }
             }
-            Err(FleetError::Buried) => {
+            Err(FleetError::Evicted) => {
                 if self.bug == PlantedBug::LostFence {
                     self.report_unfenced(strand, report);
                 }
                 self.forget();
             }
             Err(_) if self.bug == PlantedBug::DoubleReport => {
-                self.strand = Some(Strand { beat: strand.beat + 1, ..strand });
+                self.strand = Some(Incarnation { beat: strand.beat + 1, ..strand });
             }
             Err(_) => self.in_flight = Some((report, count)),
         }
     }
 
     /// Applies a report without the proof that the strand is alive.
-    fn report_unfenced(&self, strand: Strand, report: HeartbeatReport) {
+    fn report_unfenced(&self, strand: Incarnation, report: HeartbeatReport) {
         let mut batch = report.with;
         for PoolAmount { pool, amount } in report.spent {
             let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
@@ -295,7 +299,7 @@ impl Replica {
         let _ = self.store.apply(batch);
     }
 
-    fn new_report(&self, strand: Strand) -> (HeartbeatReport, usize) {
+    fn new_report(&self, strand: Incarnation) -> (HeartbeatReport, usize) {
         let mut spent: BTreeMap<&str, i64> = BTreeMap::new();
         for (_, pool, cost) in &self.unreported {
             *spent.entry(pool).or_default() += cost;
@@ -314,7 +318,7 @@ impl Replica {
         let own = self.strand.map_or(0, |strand| strand.id);
         let Ok(peers) = self.fleet.peers() else { return 0 };
         let dead = self.watch.observe(own, &peers, now);
-        let buried = dead.iter().filter(|peer| matches!(self.fleet.bury(peer), Ok(true)));
-        u32::try_from(buried.count()).unwrap()
+        let evicted = dead.iter().filter(|peer| matches!(self.fleet.evict(peer), Ok(true)));
+        u32::try_from(evicted.count()).unwrap()
     }
 }

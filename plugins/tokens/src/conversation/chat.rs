@@ -1,6 +1,8 @@
 //! Parser of the prompt of a chat completions body.
 
-use super::read::{PromptParseError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::read::{
+    PromptParseError, into_object, parse_body, string_bytes, take_list, take_member, take_text, take_type,
+};
 use super::{
     FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
 };
@@ -8,7 +10,7 @@ use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
 pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
-    let mut body = body(bytes)?;
+    let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
         turns.push(read_message(message, &format!("messages[{at}]"))?);
@@ -16,22 +18,22 @@ pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError>
     let mut tools = Vec::new();
     for (at, tool) in take_list(&mut body, "tools", "")?.into_iter().enumerate() {
         let path = format!("tools[{at}]");
-        let mut outer = object(tool, &path)?;
-        let inner = take(&mut outer, "function").unwrap_or_default();
+        let mut outer = into_object(tool, &path)?;
+        let inner = take_member(&mut outer, "function").unwrap_or_default();
         tools.push(read_function(inner, &format!("{path}.function"))?);
     }
     for (at, tool) in take_list(&mut body, "functions", "")?.into_iter().enumerate() {
         tools.push(read_function(tool, &format!("functions[{at}]"))?);
     }
-    let effort = match take(&mut body, "reasoning_effort") {
+    let effort = match take_member(&mut body, "reasoning_effort") {
         Some(Value::String(name)) => PromptEffort::parse(&name),
         _ => None,
     };
-    let arguments = match take(&mut body, "chat_template_kwargs") {
+    let arguments = match take_member(&mut body, "chat_template_kwargs") {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
     };
-    let continues = take(&mut body, "continue_final_message") == Some(Value::Bool(true))
+    let continues = take_member(&mut body, "continue_final_message") == Some(Value::Bool(true))
         && turns.last().is_some_and(|turn: &PromptMessage| turn.role == SpeakerRole::Assistant);
     Ok(PromptConversation {
         messages: turns,
@@ -44,7 +46,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError>
 }
 
 fn read_message(message: Value, path: &str) -> Result<PromptMessage, PromptParseError> {
-    let mut map = object(message, path)?;
+    let mut map = into_object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
         Some("system" | "developer") => SpeakerRole::System,
         Some("user") => SpeakerRole::User,
@@ -57,24 +59,25 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, PromptParse
             ));
         }
     };
-    let (mut parts, listed) = content(take(&mut map, "content"), &format!("{path}.content"))?;
+    let (mut parts, listed) = content(take_member(&mut map, "content"), &format!("{path}.content"))?;
     if let Some(refusal) = take_text(&mut map, "refusal", path)?.filter(|text| !text.is_empty()) {
         parts.push(PromptPart::Text(refusal));
     }
     let mut calls = Vec::new();
     for (at, call) in take_list(&mut map, "tool_calls", path)?.into_iter().enumerate() {
         let path = format!("{path}.tool_calls[{at}]");
-        let mut outer = object(call, &path)?;
+        let mut outer = into_object(call, &path)?;
         let id = take_text(&mut outer, "id", &path)?.unwrap_or_default();
-        calls.push(read_call(take(&mut outer, "function").unwrap_or_default(), id, &path)?);
+        calls.push(read_call(take_member(&mut outer, "function").unwrap_or_default(), id, &path)?);
     }
-    if let Some(call) = take(&mut map, "function_call") {
+    if let Some(call) = take_member(&mut map, "function_call") {
         calls.push(read_call(call, String::new(), path)?);
     }
-    let reasoning = match take(&mut map, "reasoning_content").or_else(|| take(&mut map, "reasoning")) {
-        Some(Value::String(text)) => Some(text).filter(|text| !text.is_empty()),
-        _ => None,
-    };
+    let reasoning =
+        match take_member(&mut map, "reasoning_content").or_else(|| take_member(&mut map, "reasoning")) {
+            Some(Value::String(text)) => Some(text).filter(|text| !text.is_empty()),
+            _ => None,
+        };
     let answers = take_text(&mut map, "tool_call_id", path)?;
     let name = take_text(&mut map, "name", path)?;
     Ok(PromptMessage { role, parts, has_part_list: listed, reasoning, calls, call_id: answers, name })
@@ -82,9 +85,9 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, PromptParse
 
 fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, PromptParseError> {
     let path = format!("{path}.function");
-    let mut map = object(value, &path)?;
+    let mut map = into_object(value, &path)?;
     let name = take_text(&mut map, "name", &path)?.unwrap_or_default();
-    let arguments = match take(&mut map, "arguments") {
+    let arguments = match take_member(&mut map, "arguments") {
         None => String::new(),
         Some(Value::String(text)) => text,
         Some(other) => other.to_string(),
@@ -93,12 +96,12 @@ fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, Promp
 }
 
 fn read_function(value: Value, path: &str) -> Result<FunctionTool, PromptParseError> {
-    let mut map = object(value, path)?;
+    let mut map = into_object(value, path)?;
     let name = take_text(&mut map, "name", path)?
         .ok_or_else(|| PromptParseError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
-    let parameters = take(&mut map, "parameters");
-    let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
+    let parameters = take_member(&mut map, "parameters");
+    let strict = take_member(&mut map, "strict").and_then(|value| value.as_bool());
     Ok(FunctionTool { name, description, parameters, strict })
 }
 
@@ -119,15 +122,15 @@ fn read_part(value: Value, path: &str) -> Result<PromptPart, PromptParseError> {
     if let Value::String(text) = value {
         return Ok(PromptPart::Text(text));
     }
-    let mut map = object(value, path)?;
-    let kind = kind(&mut map, path)?;
+    let mut map = into_object(value, path)?;
+    let kind = take_type(&mut map, path)?;
     match kind.as_str() {
         "text" | "input_text" | "output_text" => {
             Ok(PromptPart::Text(take_text(&mut map, "text", path)?.unwrap_or_default()))
         }
         "refusal" => Ok(PromptPart::Text(take_text(&mut map, "refusal", path)?.unwrap_or_default())),
         "image_url" => {
-            let url = match take(&mut map, "image_url") {
+            let url = match take_member(&mut map, "image_url") {
                 Some(Value::String(url)) => Some(url),
                 Some(Value::Object(mut inner)) => take_text(&mut inner, "url", path)?,
                 _ => None,

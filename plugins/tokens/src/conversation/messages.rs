@@ -1,6 +1,8 @@
 //! Parser of the prompt of a messages body, in the form that a chat template gets.
 
-use super::read::{PromptParseError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::read::{
+    PromptParseError, into_object, parse_body, string_bytes, take_list, take_member, take_text, take_type,
+};
 use super::{
     FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
 };
@@ -11,9 +13,9 @@ use serde_json::{Map, Value};
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
-    let mut body = body(bytes)?;
+    let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();
-    if let Some(system) = system(take(&mut body, "system"), "system")? {
+    if let Some(system) = system(take_member(&mut body, "system"), "system")? {
         turns.push(PromptMessage::text(SpeakerRole::System, system));
     }
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
@@ -43,11 +45,11 @@ fn reasoning_effort(
     body: &mut Map<String, Value>,
     arguments: &mut Map<String, Value>,
 ) -> Option<PromptEffort> {
-    let thinking = take(body, "thinking").unwrap_or_default();
+    let thinking = take_member(body, "thinking").unwrap_or_default();
     if thinking.get("type").and_then(Value::as_str) == Some("disabled") {
         arguments.insert("enable_thinking".to_owned(), Value::Bool(false));
     }
-    let config = take(body, "output_config").unwrap_or_default();
+    let config = take_member(body, "output_config").unwrap_or_default();
     if let Some(effort) = config.get("effort").and_then(Value::as_str).and_then(PromptEffort::parse) {
         return Some(effort);
     }
@@ -66,7 +68,7 @@ fn system(value: Option<Value>, path: &str) -> Result<Option<String>, PromptPars
             let mut texts = Vec::new();
             for (at, block) in list.into_iter().enumerate() {
                 let path = format!("{path}[{at}]");
-                let mut map = object(block, &path)?;
+                let mut map = into_object(block, &path)?;
                 texts.push(take_text(&mut map, "text", &path)?.unwrap_or_default());
             }
             texts
@@ -79,18 +81,18 @@ fn system(value: Option<Value>, path: &str) -> Result<Option<String>, PromptPars
 }
 
 fn function(value: Value, path: &str) -> Result<FunctionTool, PromptParseError> {
-    let mut map = object(value, path)?;
+    let mut map = into_object(value, path)?;
     let name = take_text(&mut map, "name", path)?
         .ok_or_else(|| PromptParseError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
-    let parameters = take(&mut map, "input_schema");
-    let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
+    let parameters = take_member(&mut map, "input_schema");
+    let strict = take_member(&mut map, "strict").and_then(|value| value.as_bool());
     Ok(FunctionTool { name, description, parameters, strict })
 }
 
 /// Adds the tool results of a message, and then a message with its other content.
 fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> Result<(), PromptParseError> {
-    let mut map = object(message, path)?;
+    let mut map = into_object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
         Some("user") => SpeakerRole::User,
         Some("assistant") => SpeakerRole::Assistant,
@@ -98,7 +100,7 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
         _ => return Err(PromptParseError::new(format!("{path}.role"), "must be user, assistant or system")),
     };
     let path = format!("{path}.content");
-    let content = take(&mut map, "content");
+    let content = take_member(&mut map, "content");
     if role == SpeakerRole::System {
         turns.extend(system(content, &path)?.map(|text| PromptMessage::text(SpeakerRole::System, text)));
         return Ok(());
@@ -142,13 +144,14 @@ fn read_block(
     rest: &mut PromptMessage,
     turns: &mut Vec<PromptMessage>,
 ) -> Result<(), PromptParseError> {
-    let mut map = object(block, path)?;
-    let kind = kind(&mut map, path)?;
+    let mut map = into_object(block, path)?;
+    let kind = take_type(&mut map, path)?;
     match kind.as_str() {
         "tool_use" => rest.calls.push(FunctionCall {
             id: take_text(&mut map, "id", path)?.unwrap_or_default(),
             name: take_text(&mut map, "name", path)?.unwrap_or_default(),
-            arguments: take(&mut map, "input").map_or_else(|| "{}".to_owned(), |input| input.to_string()),
+            arguments: take_member(&mut map, "input")
+                .map_or_else(|| "{}".to_owned(), |input| input.to_string()),
         }),
         "tool_result" => turns.push(tool_result(map, path)?),
         "thinking" => {
@@ -166,14 +169,14 @@ fn read_block(
 
 fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage, PromptParseError> {
     let mut parts = Vec::new();
-    match take(&mut map, "content") {
+    match take_member(&mut map, "content") {
         None => {}
         Some(Value::String(text)) => parts.push(PromptPart::Text(text)),
         Some(Value::Array(list)) => {
             for (at, block) in list.into_iter().enumerate() {
                 let path = format!("{path}.content[{at}]");
-                let mut inner = object(block, &path)?;
-                let kind = kind(&mut inner, &path)?;
+                let mut inner = into_object(block, &path)?;
+                let kind = take_type(&mut inner, &path)?;
                 block_parts(kind, inner, &path, &mut parts)?;
             }
         }
@@ -184,7 +187,7 @@ fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage,
             ));
         }
     }
-    let failed = take(&mut map, "is_error") == Some(Value::Bool(true));
+    let failed = take_member(&mut map, "is_error") == Some(Value::Bool(true));
     let says_so = |part: &PromptPart| matches!(part, PromptPart::Text(text) if text.starts_with("Error"));
     if failed && !parts.first().is_some_and(says_so) {
         match parts.first_mut() {
@@ -217,7 +220,7 @@ fn block_parts(
     let text = match kind.as_str() {
         "text" => take_text(&mut map, "text", path)?.unwrap_or_default(),
         "image" => {
-            parts.push(PromptPart::Image(source_image(take(&mut map, "source"), path)?));
+            parts.push(PromptPart::Image(source_image(take_member(&mut map, "source"), path)?));
             return Ok(());
         }
         "search_result" => {
@@ -225,7 +228,7 @@ fn block_parts(
             for name in ["title", "source"] {
                 lines.extend(take_text(&mut map, name, path)?);
             }
-            lines.extend(texts(take(&mut map, "content")));
+            lines.extend(texts(take_member(&mut map, "content")));
             lines.join("\n")
         }
         "document" => match document(&mut map, path)? {
@@ -247,7 +250,7 @@ fn block_parts(
 }
 
 fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, PromptParseError> {
-    let mut map = object(source.unwrap_or_default(), &format!("{path}.source"))?;
+    let mut map = into_object(source.unwrap_or_default(), &format!("{path}.source"))?;
     Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
         (Some(data), _) => PromptImage::from_base64(&data),
         (None, Some(url)) => PromptImage::from_url(&url),

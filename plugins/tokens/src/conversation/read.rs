@@ -52,7 +52,7 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
 }
 
 /// Parses a request body, which must be a JSON object.
-pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, PromptParseError> {
+pub(super) fn parse_body(body: &[u8]) -> Result<Map<String, Value>, PromptParseError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(PromptParseError::new("body", "must be a JSON object")),
@@ -61,7 +61,7 @@ pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, PromptParseError> 
 }
 
 /// Removes and returns a member; `null` counts as absent.
-pub(super) fn take(map: &mut Map<String, Value>, name: &str) -> Option<Value> {
+pub(super) fn take_member(map: &mut Map<String, Value>, name: &str) -> Option<Value> {
     map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn take_text(
     name: &str,
     path: &str,
 ) -> Result<Option<String>, PromptParseError> {
-    match take(map, name) {
+    match take_member(map, name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(PromptParseError::new(format!("{path}.{name}"), "must be a string")),
@@ -84,7 +84,7 @@ pub(super) fn take_list(
     name: &str,
     path: &str,
 ) -> Result<Vec<Value>, PromptParseError> {
-    match take(map, name) {
+    match take_member(map, name) {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
         Some(_) => Err(PromptParseError::new(join(path, name), "must be a list")),
@@ -92,7 +92,7 @@ pub(super) fn take_list(
 }
 
 /// Returns the value as an object, or an error with its path if it is none.
-pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, PromptParseError> {
+pub(super) fn into_object(value: Value, path: &str) -> Result<Map<String, Value>, PromptParseError> {
     match value {
         Value::Object(map) => Ok(map),
         _ => Err(PromptParseError::new(path, "must be an object")),
@@ -100,7 +100,7 @@ pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, Pro
 }
 
 /// Removes and returns the type of a block or part.
-pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, PromptParseError> {
+pub(super) fn take_type(map: &mut Map<String, Value>, path: &str) -> Result<String, PromptParseError> {
     take_text(map, "type", path)?.ok_or_else(|| PromptParseError::new(format!("{path}.type"), "is missing"))
 }
 

@@ -42,7 +42,7 @@ impl Family {
         let (cases, mut equal) = (cases(), 0);
         for (name, reference) in expected["chats"].as_object().unwrap() {
             let chat =
-                PromptConversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
+                PromptConversation::from_chat(cases[name].to_string().as_bytes()).unwrap().with_time(NOW);
             match (reference.get("tokens"), counter.count(&chat)) {
                 (Some(tokens), Ok(count)) => {
                     assert_eq!(
@@ -113,7 +113,7 @@ fn an_inexact_count_is_an_error() {
     let sound = PromptConversation::from_chat(sound).unwrap();
     assert_eq!(
         TokenCounter::o200k_harmony().count(&sound),
-        Err(CountError::Opaque("input_audio".to_owned()))
+        Err(CountError::UncountablePart("input_audio".to_owned()))
     );
     let bare = TokenCounter::from_files(family!("qwen").tokenizer, None, None).unwrap();
     assert_eq!(bare.count(&PromptConversation::default()), Err(CountError::NoTemplate));

@@ -11,7 +11,7 @@ fn call(shape: TokenizeApi, input: CountInput<'_>) -> (&'static str, Value) {
 }
 
 fn tokens(shape: TokenizeApi, answer: &Value) -> u64 {
-    match parse_answer(shape, 200, answer.to_string().as_bytes()) {
+    match parse_count_response(shape, 200, answer.to_string().as_bytes()) {
         Ok(CountProgress::Tokens(tokens)) => tokens,
         _ => panic!("{shape:?}: {answer}"),
     }
@@ -73,7 +73,7 @@ fn answers_of_every_engine_are_understood() {
 #[test]
 fn llama_cpp_counts_in_two_calls() {
     let Ok(CountProgress::NextCall(next)) =
-        parse_answer(TokenizeApi::LlamaCpp, 200, br#"{"prompt":"<s>Hi"}"#)
+        parse_count_response(TokenizeApi::LlamaCpp, 200, br#"{"prompt":"<s>Hi"}"#)
     else {
         panic!("no second call")
     };
@@ -87,9 +87,12 @@ fn capabilities_missing_in_an_engine_are_errors() {
     let none = |shape, input| build_call(shape, "m", input).err();
     assert_eq!(none(TokenizeApi::Sglang, CountInput::Chat(CHAT)), Some(EngineError::Unsupported));
     assert_eq!(none(TokenizeApi::Tei, CountInput::Messages(CHAT)), Some(EngineError::Unsupported));
-    assert_eq!(none(TokenizeApi::Vllm, CountInput::Chat(b"[]")), Some(EngineError::Input));
-    assert!(parse_answer(TokenizeApi::Vllm, 404, b"{}") == Err(EngineError::Status(404)));
+    assert_eq!(none(TokenizeApi::Vllm, CountInput::Chat(b"[]")), Some(EngineError::InvalidInput));
+    assert!(parse_count_response(TokenizeApi::Vllm, 404, b"{}") == Err(EngineError::Status(404)));
     for answer in [b"".as_slice(), b"{}", b"7", br#"{"count":"7"}"#, br#"{"count":-1}"#] {
-        assert!(parse_answer(TokenizeApi::Vllm, 200, answer) == Err(EngineError::Answer), "{answer:?}");
+        assert!(
+            parse_count_response(TokenizeApi::Vllm, 200, answer) == Err(EngineError::InvalidResponse),
+            "{answer:?}"
+        );
     }
 }

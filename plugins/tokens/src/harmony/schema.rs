@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 /// Returns the text of the prompt section `functions`, which describes the tools as TypeScript types.
-pub(super) fn namespace(tools: &[FunctionTool]) -> String {
+pub(super) fn render_functions_section(tools: &[FunctionTool]) -> String {
     let mut lines = vec!["## functions\n".to_owned(), "namespace functions {\n".to_owned()];
     for tool in tools {
         let description = tool.description.as_deref().unwrap_or_default();

@@ -39,7 +39,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
     assert!(expected.as_object().unwrap().len() >= 13);
     for (name, reference) in expected.as_object().unwrap() {
         let body = cases[name].to_string();
-        let conversation = PromptConversation::from_chat(body.as_bytes()).unwrap().at_time(NOW);
+        let conversation = PromptConversation::from_chat(body.as_bytes()).unwrap().with_time(NOW);
         assert_eq!(prompt(&conversation), reference["prompt"].as_str().unwrap(), "{name}");
         let counted = tokens(&conversation);
         assert_eq!(counted, reference["tokens"].as_u64().unwrap(), "{name}");
@@ -50,7 +50,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
 fn the_date_does_not_change_the_count() {
     let conversation =
         PromptConversation::from_chat(br#"{"messages":[{"role":"user","content":"Hi"}]}"#).unwrap();
-    let at = |seconds| tokens(&conversation.clone().at_time(seconds));
+    let at = |seconds| tokens(&conversation.clone().with_time(seconds));
     assert_eq!(at(0), at(NOW));
     assert_eq!(at(951_782_400), at(NOW));
 }

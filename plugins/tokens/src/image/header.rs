@@ -12,7 +12,7 @@ const MAX_HEADER_CHARS: usize = 64;
 const USUAL_JPEG_CHARS: usize = 16 << 10;
 
 /// Returns the size of an image given as base64.
-pub(super) fn size(data: &str) -> Option<(u32, u32)> {
+pub(super) fn image_size(data: &str) -> Option<(u32, u32)> {
     let head = decode(data, MAX_HEADER_CHARS)?;
     if !head.starts_with(&[0xff, 0xd8]) {
         return png(&head).or_else(|| gif(&head)).or_else(|| webp(&head));

@@ -16,7 +16,7 @@ fn template(source: &str) -> ChatTemplate {
 }
 
 fn conversation(body: &Json) -> PromptConversation {
-    PromptConversation::from_chat(body.to_string().as_bytes()).unwrap().at_time(NOW_SECONDS)
+    PromptConversation::from_chat(body.to_string().as_bytes()).unwrap().with_time(NOW_SECONDS)
 }
 
 fn equal(source: &str, config: &str, expected: &str) {

@@ -4,7 +4,7 @@
 //! from U+0100 on.
 
 /// Returns the byte that a letter stands for.
-pub(super) fn byte(letter: char) -> Option<u8> {
+pub(super) fn decode_letter(letter: char) -> Option<u8> {
     let code = letter as u32;
     match code {
         0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => Some(code as u8),
@@ -16,20 +16,20 @@ pub(super) fn byte(letter: char) -> Option<u8> {
 }
 
 /// Returns the bytes of a token that is written in the byte alphabet.
-pub(super) fn bytes(token: &str) -> Option<Vec<u8>> {
-    token.chars().map(byte).collect()
+pub(super) fn decode_token(token: &str) -> Option<Vec<u8>> {
+    token.chars().map(decode_letter).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::byte;
+    use super::decode_letter;
 
     #[test]
     fn each_byte_has_one_letter() {
-        let mut bytes: Vec<u8> = (0..0x144).filter_map(char::from_u32).filter_map(byte).collect();
+        let mut bytes: Vec<u8> = (0..0x144).filter_map(char::from_u32).filter_map(decode_letter).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
-        assert_eq!(byte('Ġ'), Some(b' '));
-        assert_eq!(byte('Ċ'), Some(b'\n'));
+        assert_eq!(decode_letter('Ġ'), Some(b' '));
+        assert_eq!(decode_letter('Ċ'), Some(b'\n'));
     }
 }

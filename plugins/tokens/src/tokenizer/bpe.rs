@@ -46,7 +46,7 @@ impl BpeModel {
         for (token, _) in &parts.tokens {
             if !parts.byte_level {
                 vocabulary.add(token.as_bytes());
-            } else if let Some(bytes) = alphabet::bytes(token) {
+            } else if let Some(bytes) = alphabet::decode_token(token) {
                 vocabulary.add(&bytes);
             }
         }
@@ -265,7 +265,7 @@ fn key(left: u32, right: u32) -> u64 {
 fn pairs(vocabulary: &Vocabulary, parts: &BpeParams) -> Result<HashMap<u64, (u32, u32)>, String> {
     let mut pairs = HashMap::with_capacity(parts.merges.len());
     let bytes = |token: &str| match parts.byte_level {
-        true => alphabet::bytes(token),
+        true => alphabet::decode_token(token),
         false => Some(token.as_bytes().to_vec()),
     };
     for (rank, (left, right)) in parts.merges.iter().enumerate() {

@@ -87,7 +87,7 @@ pub(super) fn read(json: &[u8]) -> Result<FileTokenizer, String> {
         }
     }
     let added = AddedTokens::new(raw, normalized)?;
-    Ok(FileTokenizer { added, normalizer, cuts, model, special_tokens_around: around(&file.post_processor) })
+    Ok(FileTokenizer { added, normalizer, cuts, model, special_token_count: around(&file.post_processor) })
 }
 
 fn model(file: ModelEntry, byte_level: bool) -> Result<TokenizerModel, String> {

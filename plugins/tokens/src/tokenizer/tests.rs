@@ -33,7 +33,7 @@ fn equal((file, expected): (&[u8], &str)) {
         texts.len(),
         mismatches.join("\n")
     );
-    assert_eq!(tokenizer.special_tokens_around(), expected["special"].as_u64().unwrap());
+    assert_eq!(tokenizer.special_token_count(), expected["special"].as_u64().unwrap());
 }
 
 #[test]

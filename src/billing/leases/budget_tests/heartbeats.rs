@@ -4,7 +4,10 @@ use super::*;
 
 /// Returns what no request has reserved of each budget.
 fn parts(gateway: &Gateway) -> Vec<i64> {
-    LeasedBudget::lacking(&gateway.principal, u64::MAX).iter().map(LeasedBudget::available).collect()
+    LeasedBudget::uncovered_budgets(&gateway.principal, u64::MAX)
+        .iter()
+        .map(LeasedBudget::available)
+        .collect()
 }
 
 /// Serves until the parts of both budgets are smaller than the expected spending; returns what is left of each.
@@ -39,7 +42,7 @@ async fn a_heartbeat_draws_for_as_long_as_it_has_time() {
 async fn a_lease_that_a_heartbeat_had_no_time_for_comes_first_in_the_next() {
     let database = Database::new(two_budgets());
     let (gateway, _) = gateway_in_need(&database).await;
-    let budgets = LeasedBudget::lacking(&gateway.principal, u64::MAX);
+    let budgets = LeasedBudget::uncovered_budgets(&gateway.principal, u64::MAX);
     let draw = |budget: &LeasedBudget, skipped| {
         let balance = LeasedBalance::Budget(budget.clone());
         PendingRefill { balance, amount: 50, skipped }
@@ -64,7 +67,7 @@ async fn a_heartbeat_leaves_a_pool_alone_that_was_just_found_empty() {
     // Later than any time that the test takes.
     let found_at = Instant::now() + DAY;
     let nothing = DrawnAmount { amount: 0, rest: 0 };
-    leases.pools.lock().values_mut().for_each(|state| state.note_draw(1, nothing, found_at));
+    leases.pools.lock().values_mut().for_each(|state| state.record_draw(1, nothing, found_at));
     gateway.ledger.adjust_leases(false);
     assert_eq!(parts(&gateway), [600]);
     leases.pools.lock().values_mut().for_each(LeaseState::forget_empty_pool);
@@ -79,11 +82,11 @@ async fn what_one_budget_got_returns_at_once_if_another_budget_refuses_the_reque
     let _held = gateways[0].reserve(600).await.unwrap();
     let second = &gateways[1];
     assert!(!second.serve(600, 10).await, "the other gateway has the month's budget");
-    let (draws, drawn) = (second.waiting_draws(), second.available());
+    let (draws, drawn) = (second.waiting_draw_count(), second.available());
     assert!(drawn > 0, "the day's budget was drawn first");
     assert!(!second.serve(2_000, 10).await);
     assert_eq!(
-        (second.waiting_draws(), second.available()),
+        (second.waiting_draw_count(), second.available()),
         (draws, drawn),
         "the month's pool is known to be empty"
     );

@@ -1,9 +1,9 @@
 //! Leases that a process takes over from an earlier one of the same member.
 
 use super::*;
-use crate::billing::ReserveRequest;
+use crate::billing::ReserveAmounts;
 use crate::billing::handover::ChargeEvent;
-use crate::limits::rate_limit::apply_charge;
+use crate::limits::rate_limit::apply_charge_of_other_process;
 use penstock_storage::fleet::credit_pool_name;
 use rust_decimal::Decimal;
 
@@ -43,7 +43,7 @@ async fn what_a_drained_process_has_drawn_returns_after_its_end() {
     let credits = || new.ledger.account_balance("acme").available(Wallet::Credits);
     // The old process still serves requests.
     drop(old.reserve(100).await.unwrap());
-    let (need, deadline) = (ReserveRequest { credits: 100, energy: None, eur: 0 }, Duration::from_secs(60));
+    let (need, deadline) = (ReserveAmounts { credits: 100, energy: None, eur: 0 }, Duration::from_secs(60));
     old.ledger.ensure_funded("acme", need, tokio::time::Instant::now() + deadline).await.unwrap();
     let drawn = old.available();
     assert_eq!((database.leased(), pool()), (drawn, 100_000 - 1_600));
@@ -51,8 +51,8 @@ async fn what_a_drained_process_has_drawn_returns_after_its_end() {
         new.beat(&[]);
     }
     assert_eq!((new.available(), credits()), (0, 0), "the old one may still spend it");
-    new.ledger.note_predecessor_ended();
-    new.ledger.find_late_draws(&new.cache);
+    new.ledger.record_predecessor_end();
+    new.ledger.mark_late_draws_uncertain(&new.cache);
     new.ledger.resolve_uncertain(new.ledger.leases().unwrap(), true).unwrap();
     assert_eq!((new.available(), credits()), (drawn, 1_600));
     for _ in 0..3 {
@@ -73,7 +73,7 @@ async fn charges_that_a_start_replays_are_no_spending_of_its_first_second() {
     second.ledger.replayed_charges.lock().push(replayed);
     let before = second.available();
     second.ledger.apply_replayed_charges(|charge| {
-        apply_charge(&second.principal, MicroCredits(charge.amount), second.clock);
+        apply_charge_of_other_process(&second.principal, MicroCredits(charge.amount), second.clock);
     });
     assert_eq!(second.available(), before - 500);
     let leases = second.ledger.leases().unwrap();
@@ -87,7 +87,7 @@ async fn an_amount_that_was_spent_before_its_lease_had_a_state_is_no_spending_of
     let database = Database::new(limits(100_000));
     let gateway = database.open("1");
     gateway.cache.start_limit_sharing(&gateway.principal, &gateway.member);
-    apply_charge(&gateway.principal, MicroCredits(500), gateway.clock);
+    apply_charge_of_other_process(&gateway.principal, MicroCredits(500), gateway.clock);
     assert!(gateway.serve(100, 60).await);
     gateway.ledger.adjust_leases(false);
     let leases = gateway.ledger.leases().unwrap();

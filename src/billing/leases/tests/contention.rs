@@ -21,8 +21,9 @@ async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
                 served += 1;
             }
             return_unused(member, ledger);
-            let leases = members.iter().map(|(member, ledger)| (member.strand(), ledger.leases().unwrap()));
-            let others = leases.filter(|(strand, _)| *strand != member.strand());
+            let leases =
+                members.iter().map(|(member, ledger)| (member.member_number(), ledger.leases().unwrap()));
+            let others = leases.filter(|(strand, _)| *strand != member.member_number());
             let wanted = others.flat_map(|(strand, leases)| {
                 leases.wanted_pools().into_iter().map(move |pool| (strand, pool))
             });

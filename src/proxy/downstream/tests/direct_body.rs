@@ -25,7 +25,7 @@ async fn a_direct_body_is_the_same_at_every_split_and_ends_before_the_next_reque
         let mut request = Request::begin(HEAD, &all[..cut], 1 << 20).await;
         assert_eq!(read_directly(&mut request, &all, cut).await.unwrap(), b"0123456789", "{cut}");
         assert!(!over(request.caller().wait_for_disconnect()).await);
-        let answered = request.answer(head(200).with_length("text/plain", 1), &[b"x"]).await;
+        let answered = request.answer(head(200).with_body_headers("text/plain", 1), &[b"x"]).await;
         assert!(answered.sound && answered.reused, "{cut}");
         assert_eq!(&answered.prefetched[..], next, "{cut}");
     }

@@ -47,7 +47,8 @@ impl Endpoint for CreateBatch {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
+            let asked =
+                CreateBatchRequest::parse(&x.read_json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
             let (lines, _) = find(&Method::POST, asked.endpoint)?;
             x.principal.require_scope(lines.scope())?;
             let when = x.app.expiry_check();

@@ -125,7 +125,7 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
 pub fn log_file_failure(id: &str, failed: FileError) -> ApiError {
     static OUTAGES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
     if let FileError::Disk(error) = &failed {
-        match BucketError::cause_of(error) {
+        match BucketError::from_io_error(error) {
             Some(BucketError::Unreachable(why)) => {
                 OUTAGES.log(Instant::now(), |times| tracing::warn!(name: "bucket_unreachable", why, times));
             }

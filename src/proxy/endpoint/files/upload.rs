@@ -7,7 +7,7 @@ use crate::http::STREAM_WINDOW;
 use crate::proxy::endpoint::openapi::{EndpointWork, FORM, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::Exchange;
-use crate::storage::files::quota::QuotaLimits;
+use crate::storage::files::quota::UploadLimits;
 use crate::storage::files::{FileError, FileManager, FileOwner, FileUpload};
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -89,7 +89,7 @@ async fn receive_form(
     let line = x.config.settings.batches.line;
     let (largest, bounds) = (
         files.upload,
-        QuotaLimits {
+        UploadLimits {
             max_total_bytes: files.disk,
             max_key_bytes: files.per_key,
             min_free_bytes: files.keep_free,
@@ -152,7 +152,7 @@ struct UploadWriter {
 }
 
 impl UploadWriter {
-    fn open(files: &Arc<FileManager>, key: &Arc<str>, bounds: QuotaLimits) -> Self {
+    fn open(files: &Arc<FileManager>, key: &Arc<str>, bounds: UploadLimits) -> Self {
         let (files, key) = (files.clone(), key.clone());
         let busy = spawn_blocking(move || files.start_upload(&key, bounds));
         Self { pending_write: Some(busy), slice: Vec::new(), bytes: 0, line_memory: 0 }

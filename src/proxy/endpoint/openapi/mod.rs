@@ -4,14 +4,14 @@ mod operations;
 
 use super::{DialectHeaders, ENDPOINTS, Endpoint, error_dialect};
 pub use operations::{BYTES, EVENTS, EndpointWork, FORM, JSON, Operation};
-use operations::{error_codes, parameter};
+use operations::{error_codes, query_parameter_schema};
 use penstock_core::ErrorCode;
 use penstock_routing::FLAVORS;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
 /// Path at which the OpenAPI document is served.
-pub const PATH: &str = "/openapi.json";
+pub const OPENAPI_PATH: &str = "/openapi.json";
 /// Schemas of requests and responses, by name; `FLAVORS` stands for the list of the flavors.
 const SCHEMAS: &str = include_str!("schemas.json");
 
@@ -60,14 +60,14 @@ pub fn document() -> Value {
 
 /// Returns the text of the document, as it is served and as it is stored in `docs/`.
 #[must_use]
-pub fn text() -> &'static str {
+pub fn document_text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(parsed()).unwrap_or_default()))
+    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(parsed_document()).unwrap_or_default()))
 }
 
 /// Returns the document of this version, built once.
 #[must_use]
-pub fn parsed() -> &'static Value {
+pub fn parsed_document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(document)
 }
@@ -123,7 +123,7 @@ fn operation(endpoint: &dyn Endpoint, row: &Operation, path: &str, errors: &mut 
 fn parameters(row: &Operation, path: &str) -> Vec<Value> {
     let id = || json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } });
     let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
-    parameters.extend(row.query.iter().map(|written| parameter(written)));
+    parameters.extend(row.query.iter().map(|written| query_parameter_schema(written)));
     let header = |name: &&str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
     parameters.extend(row.headers.iter().map(header));
     parameters

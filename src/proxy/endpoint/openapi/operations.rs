@@ -38,7 +38,7 @@ pub struct Operation {
 }
 
 /// Answers by their status: content types and schemas.
-pub type Answers = &'static [(u16, &'static [(&'static str, &'static str)])];
+pub type ResponseSchemas = &'static [(u16, &'static [(&'static str, &'static str)])];
 
 /// Content type of JSON.
 pub const JSON: &str = "application/json";
@@ -51,7 +51,12 @@ pub const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("ap
 
 impl Operation {
     /// Returns a description without a body and without parameters.
-    pub const fn new(tag: &'static str, work: EndpointWork, summary: &'static str, answers: Answers) -> Self {
+    pub const fn new(
+        tag: &'static str,
+        work: EndpointWork,
+        summary: &'static str,
+        answers: ResponseSchemas,
+    ) -> Self {
         Self { summary, tag, work, body: None, answers, query: &[], headers: &[], codes: &[], schemas: "" }
     }
 
@@ -81,7 +86,7 @@ impl Operation {
 }
 
 /// Returns a query parameter from the text `name`, or from `name minimum maximum default` for an integer.
-pub fn parameter(written: &str) -> Value {
+pub fn query_parameter_schema(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();
     let bounds: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 fn the_committed_document_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
     if std::env::var_os("PENSTOCK_BLESS").is_some() {
-        std::fs::write(path, text()).unwrap();
+        std::fs::write(path, document_text()).unwrap();
     }
-    let current = std::fs::read_to_string(path).unwrap_or_default() == text();
+    let current = std::fs::read_to_string(path).unwrap_or_default() == document_text();
     assert!(current, "run `penstock openapi --public > docs/openapi.json`");
 }
 
@@ -71,7 +71,7 @@ fn every_reference_has_its_schema_and_every_schema_its_use() {
 
 #[test]
 fn every_code_of_the_table_is_described() {
-    let all = text();
+    let all = document_text();
     // Codes of the admin listener only.
     for code in ErrorCode::ALL.into_iter().filter(|code| *code != ErrorCode::Misdirected) {
         assert!(all.contains(code.spec().code), "{code:?}");

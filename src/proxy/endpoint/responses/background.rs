@@ -12,7 +12,7 @@ use memchr::memmem;
 use penstock_core::{AnswerModelName, ApiError, ErrorCode};
 use penstock_dialect::background_response::{
     PendingResponseState, ResponseFailure, build_pending_document, is_background, is_pending,
-    queued_response, request_without_stream, with_state,
+    queued_response, request_without_stream, with_pending_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_dialect::write::ResponseIdentity;
@@ -25,7 +25,7 @@ const MEMBER: &str = "background";
 const LOST: &str = "The gateway does not run this response any more; send the request again.";
 
 /// Returns true if a body that is not validated yet asks for a background response.
-pub(super) fn asks_for_background(body: &[u8]) -> bool {
+pub(super) fn is_background_requested(body: &[u8]) -> bool {
     if memmem::find(body, MEMBER.as_bytes()).is_none() {
         return false;
     }
@@ -107,12 +107,12 @@ pub(super) async fn current_response(
     if !is_background(response) {
         return Ok(response.to_vec());
     }
-    if let Some(record) = x.app.batches.unfinished_response(&x.principal.public_id, id).await? {
+    if let Some(record) = x.app.batches.find_unfinished_response(&x.principal.public_id, id).await? {
         let state = match record.state {
             BatchState::InProgress => PendingResponseState::InProgress,
             _ => PendingResponseState::Queued,
         };
-        return Ok(with_state(response, &state));
+        return Ok(with_pending_state(response, &state));
     }
     if !is_pending(response) {
         return Ok(response.to_vec());
@@ -121,7 +121,9 @@ pub(super) async fn current_response(
     let document = load_response(x, id).await?.ok_or_else(response_not_found)?;
     let response = response_of(&document)?;
     Ok(match is_pending(response) {
-        true => with_state(response, &PendingResponseState::Failed(ResponseFailure::server_error(LOST))),
+        true => {
+            with_pending_state(response, &PendingResponseState::Failed(ResponseFailure::server_error(LOST)))
+        }
         false => response.to_vec(),
     })
 }
@@ -161,7 +163,7 @@ mod tests {
             (r#"{"input":"background"}"#, false),
             ("{\"background\"", false),
         ] {
-            assert_eq!(asks_for_background(body.as_bytes()), expected, "{body}");
+            assert_eq!(is_background_requested(body.as_bytes()), expected, "{body}");
         }
     }
 }

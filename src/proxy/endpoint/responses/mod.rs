@@ -13,7 +13,7 @@ mod stream_watch;
 pub use input_items::ListInputItems;
 pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
-use super::count_tokens::{count_prompt, write_count};
+use super::count_tokens::{count_prompt, send_token_count};
 use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -65,10 +65,10 @@ impl Endpoint for CreateResponse {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         boxed_handler(move || async move {
-            let body = x.json_body().await?;
+            let body = x.read_json_body().await?;
             if x.principal.stores_responses {
                 // A request without a socket is a line of a batch, or a background response that runs.
-                if x.caller.batch_line().is_none() && background::asks_for_background(&body) {
+                if x.caller.batch_line().is_none() && background::is_background_requested(&body) {
                     return background::create(x, body).await;
                 }
                 let (body, storage) = stored_conversation(x, body).await?;
@@ -86,13 +86,13 @@ impl Endpoint for CreateResponse {
 /// conversation already has are removed from the body.
 ///
 /// # Errors
-/// Returns the errors of [`references::resolve_references`] and of [`previous::response_storage`].
+/// Returns the errors of [`references::resolve_references`] and of [`previous::load_response_storage`].
 async fn stored_conversation(
     x: &mut Exchange<'_>,
     body: Bytes,
 ) -> Result<(Bytes, ResponseStorage), ApiError> {
     let body = references::resolve_references(x, body).await?;
-    let storage = previous::response_storage(x, &body).await?;
+    let storage = previous::load_response_storage(x, &body).await?;
     if !has_item_ids(&body) {
         return Ok((body, storage));
     }
@@ -140,7 +140,7 @@ impl Endpoint for CountInputTokens {
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let mut body = x.json_body().await?;
+            let mut body = x.read_json_body().await?;
             let mut storage = ResponseStorage::default();
             if x.principal.stores_responses {
                 (body, storage) = stored_conversation(x, body).await?;
@@ -150,7 +150,7 @@ impl Endpoint for CountInputTokens {
             let ask = validate_responses_request_with_storage(body, &x.config.admission, purpose, &storage)?;
             let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
             let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
-            Ok(write_count(x, &count, body).await)
+            Ok(send_token_count(x, &count, body).await)
         })
     }
 }

@@ -16,7 +16,10 @@ const MEMBER: &str = "previous_response_id";
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the conversation.
-pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Result<ResponseStorage, ApiError> {
+pub(super) async fn load_response_storage(
+    x: &mut Exchange<'_>,
+    body: &[u8],
+) -> Result<ResponseStorage, ApiError> {
     let access = match x.caller.batch_line() {
         None => StoreAccess::Allowed,
         Some(line) if line.answer_identity().is_some() => StoreAccess::BackgroundRun,

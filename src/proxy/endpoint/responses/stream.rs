@@ -5,7 +5,7 @@
 //! A stream that cannot be completed breaks off, or ends with an error event: the client continues it with
 //! `starting_after`.
 
-use super::stream_watch::{StreamInterruption, StreamWatch, load_shown_response};
+use super::stream_watch::{StreamInterruption, StreamWatch, load_current_response};
 use crate::limits::stream_permits::StreamPermit;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
@@ -47,7 +47,7 @@ pub(super) async fn stream_response(
 ) -> Result<WriteOutcome, ApiError> {
     let permit = x.app.stream_permits.acquire(&x.principal.account.id)?;
     let watch = StreamWatch::new(x, id, permit);
-    let response = load_shown_response(x, id).await?;
+    let response = load_current_response(x, id).await?;
     if !is_background(&response) {
         return Err(ApiError::unsupported("stream", NOT_BACKGROUND));
     }
@@ -142,13 +142,13 @@ async fn end_early(
     match why {
         StreamInterruption::Disconnected => WriteOutcome::Disconnected,
         StreamInterruption::BrokenOff(code) => {
-            x.record.set_broken(&ApiError::new(code));
+            x.record.record_broken_stream(&ApiError::new(code));
             WriteOutcome::Disconnected
         }
         StreamInterruption::Unreadable(refusal) => {
             let why = refusal.spec().code;
             tracing::warn!(name: "response_stream_broken", id = x.id.as_str(), response = id, why);
-            x.record.set_broken(&refusal);
+            x.record.record_broken_stream(&refusal);
             let mut event = Vec::new();
             replay.write_error(&refusal, &mut event);
             write_outcome(x.caller.write_response_body(event.into(), true).await)

@@ -49,7 +49,7 @@ impl StreamWatch {
     pub(super) fn new(x: &Exchange<'_>, id: &str, permit: StreamPermit) -> Self {
         Self {
             client: ClientWatch::new(x.principal.clone(), Some(x.config.settings.limits.heartbeat)),
-            changes: x.app.batches.response_changes(id),
+            changes: x.app.batches.watch_response(id),
             drain_end: None,
             _permit: permit,
         }
@@ -133,18 +133,18 @@ async fn changed_response(
     id: &str,
     is_shown_running: bool,
 ) -> Result<Option<Vec<u8>>, ApiError> {
-    let unfinished = x.app.batches.unfinished_response(&x.principal.public_id, id).await?;
+    let unfinished = x.app.batches.find_unfinished_response(&x.principal.public_id, id).await?;
     if unfinished.is_some_and(|record| (record.state == BatchState::InProgress) == is_shown_running) {
         return Ok(None);
     }
-    load_shown_response(x, id).await.map(Some)
+    load_current_response(x, id).await.map(Some)
 }
 
 /// Reads the response as its client sees it now, with memory for a piece of its stream.
 ///
 /// # Errors
 /// Returns 404 if it is not there, and the errors of the store and of admission control.
-pub(super) async fn load_shown_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn load_current_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
     let document = find_response(x, id).await?;
     let response = current_response(x, id, &document).await?;
     x.reserve_memory(response.len().saturating_mul(PIECE_FACTOR))?;

@@ -89,7 +89,7 @@ impl<'a> SharedChoiceState<'a> {
             deadline: run.deadline,
             at: run.received_at,
             progress: run.progress.min(ResponseProgress::HeadSent),
-            reclaim_signal: x.caller.recall_token(),
+            reclaim_signal: x.caller.permit_recall_token(),
             cancel: CancellationToken::default(),
             first_provider: Arc::default(),
             earlier_attempts: u64::try_from(x.record.attempts.len()).unwrap_or(u64::MAX),

@@ -84,7 +84,7 @@ pub(super) async fn request_choices(
     let mut parts: Vec<ChoiceUsage> = run
         .translation
         .as_deref()
-        .and_then(|reply| ChoiceUsage::of_partial_stream(run, reply))
+        .and_then(|reply| ChoiceUsage::from_partial_stream(run, reply))
         .into_iter()
         .collect();
     if !run.progress.has_content() {
@@ -260,7 +260,7 @@ async fn finish_choices(
     let joined = penstock_dialect::join_completions(&bodies, &total).ok_or_else(broken)?;
     let body = {
         let mut response = JoinedResponse { run: &mut *run, total, parts, joined };
-        ResponseBodyFilters::buffered(&mut response, Vec::new()).await.map_err(|_| broken())?
+        ResponseBodyFilters::filter_buffered(&mut response, Vec::new()).await.map_err(|_| broken())?
     };
     run.exchange.record.status = 200;
     let number =
@@ -304,12 +304,12 @@ async fn fail_choices(
 ) -> Result<WriteOutcome, ApiError> {
     if is_charged && run.progress.has_content() {
         run.settled.members = sum::settle_choices(run, parts);
-        run.exchange.record.set_broken(&refusal);
+        run.exchange.record.record_broken_stream(&refusal);
         run.watch.record_write(Instant::now());
         return Ok(streaming::write_error_event(run, &refusal).await);
     }
     let total = sum::total_usage(&parts);
-    parts.iter().for_each(|part| run.failed_usage.add_part(part));
+    parts.iter().for_each(|part| run.failed_usage.add_uncharged_work(part));
     settle::void_reservation(run, "failed");
     if !run.progress.has_head() {
         return Err(refusal);
@@ -318,7 +318,7 @@ async fn fail_choices(
         let (input, output) = (total.input, total.output);
         run.exchange.settle_limits(&ActualCost { input, output, money: MicroCredits(0) });
     }
-    run.exchange.record.set_broken(&refusal);
+    run.exchange.record.record_broken_stream(&refusal);
     run.watch.record_write(Instant::now());
     Ok(streaming::write_error_event(run, &refusal).await)
 }

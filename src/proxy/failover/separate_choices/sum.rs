@@ -23,7 +23,7 @@ pub(crate) struct ChoiceUsage {
 
 impl ChoiceUsage {
     /// Returns the usage of a stream that ended before all choices were complete.
-    pub(super) fn of_partial_stream(
+    pub(super) fn from_partial_stream(
         run: &FailoverRun<'_, '_>,
         reply: &dyn StreamTranslation,
     ) -> Option<Self> {
@@ -69,7 +69,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
             own = add_usage(own, part.own);
             took += part.took;
         } else {
-            run.failed_usage.add_part(part);
+            run.failed_usage.add_uncharged_work(part);
         }
     }
     settle::settle_usage(run, &primary, WorkDone::Tokens(done), WorkDone::Tokens(own), measured, took, None)

@@ -40,7 +40,7 @@ pub(in super::super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &Str
         store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
     }
     if run.request.streamed_content_type().is_some() {
-        let trailers = settle::object_trailers(&end.members);
+        let trailers = settle::settlement_trailers(&end.members);
         return write_outcome(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
     }
     write_outcome(run.exchange.caller.write_response_body(piece, true).await)
@@ -57,7 +57,7 @@ pub(in super::super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<B
 
 /// Ends a failed stream with an error event; a stream of bytes is cut.
 pub(in super::super) async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
-    run.exchange.record.set_broken(refusal);
+    run.exchange.record.record_broken_stream(refusal);
     settle::count_delivered_part(run);
     if run.request.streamed_content_type().is_some() {
         return WriteOutcome::Disconnected;

@@ -54,7 +54,7 @@ fn read(parts: &[&[u8]]) -> Result<Answer, MalformedResponse> {
                 buffer.advance(here);
                 answer.over = (left == here).then_some(0);
             }
-            Some(BodyFraming::Close) => answer.body.extend_from_slice(&buffer.split()),
+            Some(BodyFraming::UntilClose) => answer.body.extend_from_slice(&buffer.split()),
             Some(BodyFraming::Chunked) | None => {}
         }
     }
@@ -78,7 +78,7 @@ pub fn check(bytes: &[u8]) {
         BodyFraming::Length(_) => {
             assert!(has_field("content-length") || matches!(head.status, 100..=199 | 204 | 304))
         }
-        BodyFraming::Close => assert!(head.is_last && !has_field("content-length")),
+        BodyFraming::UntilClose => assert!(head.is_last && !has_field("content-length")),
     }
     again(&answer.body);
 }

@@ -73,7 +73,7 @@ pub fn check(bytes: &[u8]) {
     let wants = |option: &[u8]| {
         connection.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(option))
     };
-    assert_eq!(ours.is_last(), wants(b"close") || (ours.is_http10() && !wants(b"keep-alive")));
+    assert_eq!(ours.closes_connection(), wants(b"close") || (ours.is_http10() && !wants(b"keep-alive")));
 }
 
 /// Asserts that path, query and host together are equal to the target.

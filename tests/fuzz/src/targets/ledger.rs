@@ -1,10 +1,10 @@
 //! Lines of the ledger: they survive a round trip, a change breaks the chain, and balances never panic.
 
-use penstock_ledger::{ChainBalances, HashChain, lines};
+use penstock_ledger::{ChainBalances, HashChain, split_lines};
 
 pub fn check(bytes: &[u8]) {
     let mut books = ChainBalances::default();
-    for line in lines(bytes) {
+    for line in split_lines(bytes) {
         let Ok((entry, after)) = HashChain::parse_unverified(line) else { continue };
         let _ = books.apply(&entry);
         let Some(seq) = entry.seq.checked_sub(1) else { continue };
@@ -22,7 +22,7 @@ pub fn check(bytes: &[u8]) {
         assert!(other.hash == before.hash || other.verify_next(&out).is_err());
     }
     let mut chain = HashChain::default();
-    for line in lines(bytes) {
+    for line in split_lines(bytes) {
         let stood = chain;
         if chain.verify_next(line).is_err() {
             assert_eq!(chain, stood, "a line that is refused moves nothing");

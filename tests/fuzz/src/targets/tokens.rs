@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
         [TokenizeApi::Vllm, TokenizeApi::LlamaCpp, TokenizeApi::Sglang, TokenizeApi::Tgi, TokenizeApi::Tei];
     let first = u16::from(bytes.first().copied().unwrap_or_default());
     for shape in shapes {
-        let _ = engine::parse_answer(shape, if bit(first, 0) { 200 } else { 503 }, bytes);
+        let _ = engine::parse_count_response(shape, if bit(first, 0) { 200 } else { 503 }, bytes);
         let inputs = [
             CountInput::Chat(bytes),
             CountInput::Messages(bytes),

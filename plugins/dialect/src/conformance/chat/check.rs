@@ -52,7 +52,7 @@ impl ChatStreamChecker {
         }
     }
 
-    pub(super) fn done(&mut self) -> Result<(), String> {
+    pub(super) fn check_done(&mut self) -> Result<(), String> {
         require(!self.is_done, "[DONE] comes twice")?;
         self.is_done = true;
         Ok(())

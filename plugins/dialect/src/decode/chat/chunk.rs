@@ -120,7 +120,7 @@ impl ChunkReader {
     }
 
     /// Returns the seed of generated tool call ids.
-    pub(super) fn seed(&self) -> &str {
+    pub(super) fn id_seed(&self) -> &str {
         &self.seed
     }
 
@@ -171,7 +171,7 @@ impl ChunkReader {
         let seen = ChunkContext { chunk, choice: number, seed: &self.seed, is_buffered };
         let before = events.len();
         let content =
-            choice.emit_text(&message, finish_reason::expect_object(parts.logprobs)?, seen, events)?;
+            choice.emit_text(&message, finish_reason::optional_object(parts.logprobs)?, seen, events)?;
         let has_text = events.len() > before;
         let called = choice.read_tool_calls(&message, seen, events)?;
         let given = events.get(before..).unwrap_or_default();

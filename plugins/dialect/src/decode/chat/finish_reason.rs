@@ -47,12 +47,12 @@ pub(super) fn replaces_empty_list(value: &JsonCursor<'_>) -> bool {
 }
 
 /// Returns true if log probabilities list no token, as some engines write them in a chunk that has only the role.
-pub(super) fn has_no_tokens(logprobs: &[u8]) -> bool {
+pub(super) fn has_no_logprobs(logprobs: &[u8]) -> bool {
     !json_cursor::members(logprobs).any(|(_, list)| json_cursor::elements(list).next().is_some())
 }
 
 /// Returns an object; `None` if it is absent, or an empty list, which some engines write instead.
-pub(super) fn expect_object(value: Option<&[u8]>) -> Result<Option<&[u8]>, UpstreamError> {
+pub(super) fn optional_object(value: Option<&[u8]>) -> Result<Option<&[u8]>, UpstreamError> {
     let value =
         value.filter(|value| !json_cursor::is_array(value) || json_cursor::elements(value).next().is_some());
     if value.is_none_or(json_cursor::is_object) {

@@ -45,7 +45,7 @@ pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) ->
     {
         let mut count = UsageCounter::default();
         count.merge(usage);
-        events.extend(count.reported().map(AnswerEvent::Usage));
+        events.extend(count.reported_usage().map(AnswerEvent::Usage));
     }
     events.extend(finish_event(&body, message)?);
     events.push(AnswerEvent::End);

@@ -46,7 +46,7 @@ impl UsageCounter {
 
     /// Returns the usage, whose input includes the cached tokens, both those read and those written. Returns `None` if
     /// neither input nor output was reported.
-    pub(super) fn reported(&self) -> Option<ReportedUsage> {
+    pub(super) fn reported_usage(&self) -> Option<ReportedUsage> {
         let cached = self.cache_creation.saturating_add(self.cache_read);
         let stated = ReportedUsage {
             input: self.input.map(|input| input.saturating_add(cached)),

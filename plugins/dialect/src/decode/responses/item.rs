@@ -206,7 +206,7 @@ impl DecodedItem {
     /// Emits what is missing of the complete text of a part. The stream is malformed if that text contradicts the
     /// emitted text, or if other text of the channel was emitted after the part, so that its missing end cannot follow
     /// in order.
-    pub(super) fn push_whole(
+    pub(super) fn push_complete_text(
         &mut self,
         key: PartKey,
         text: &[u8],
@@ -239,7 +239,7 @@ impl DecodedItem {
     }
 
     /// Stores the texts that an item has at its start.
-    pub(super) fn announce(
+    pub(super) fn store_initial_texts(
         &mut self,
         item: &[u8],
         context: &mut OutputContext<'_>,
@@ -251,14 +251,14 @@ impl DecodedItem {
         for name in ["content", "summary"] {
             let parts = json_cursor::member_value(item, name).unwrap_or_default();
             for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
-                self.announce_part(part, |_| Some(index), context)?;
+                self.store_initial_part_text(part, |_| Some(index), context)?;
             }
         }
         Ok(())
     }
 
     /// Stores the text that a part has at its start.
-    pub(super) fn announce_part(
+    pub(super) fn store_initial_part_text(
         &mut self,
         part: &[u8],
         index: impl Fn(PartKind) -> Option<u64>,
@@ -295,7 +295,10 @@ impl DecodedItem {
     }
 
     /// Emits the rest of the texts that were stored at the start of the item or of its parts.
-    pub(super) fn push_announced(&mut self, context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
+    pub(super) fn emit_initial_texts(
+        &mut self,
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
         for announced in std::mem::take(&mut self.announced) {
             let key = announced.key;
             let part = self.parts.iter().find(|part| part.key == key);
@@ -330,7 +333,7 @@ impl DecodedItem {
             return Err(malformed_error());
         }
         self.push_missing(item, context)?;
-        self.push_announced(context)
+        self.emit_initial_texts(context)
     }
 
     /// Adds what is missing of the texts of a complete item.
@@ -344,7 +347,7 @@ impl DecodedItem {
             ItemKind::Call(_) => {
                 let arguments = json_cursor::member_value(item, "arguments");
                 let key = (PartKind::Arguments, 0);
-                return arguments.map_or(Ok(()), |text| self.push_whole(key, text, None, context));
+                return arguments.map_or(Ok(()), |text| self.push_complete_text(key, text, None, context));
             }
             ItemKind::Message => &["content"],
             ItemKind::Reasoning => {
@@ -371,13 +374,13 @@ impl DecodedItem {
             return Err(malformed_error());
         }
         for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
-            self.push_whole_part(part, |_| Some(index), context)?;
+            self.push_complete_part(part, |_| Some(index), context)?;
         }
         Ok(())
     }
 
     /// Emits what is missing of the text of a complete part.
-    pub(super) fn push_whole_part(
+    pub(super) fn push_complete_part(
         &mut self,
         part: &[u8],
         index: impl Fn(PartKind) -> Option<u64>,
@@ -389,6 +392,6 @@ impl DecodedItem {
         let Some((kind, text)) = part_text(part) else { return Ok(()) };
         let text = text.ok_or_else(malformed_error)?;
         let logprobs = json_cursor::member_value(part, "logprobs");
-        self.push_whole((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)
+        self.push_complete_text((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)
     }
 }

@@ -57,7 +57,7 @@ pub(super) enum PartEvent {
     /// Fragment of text in the member `delta`.
     Delta(PartKind),
     /// Complete text in the named member.
-    Whole(PartKind, &'static str),
+    Complete(PartKind, &'static str),
     /// Start of the part, with the object `part`.
     Added,
     /// End of the part, with the object `part`.
@@ -84,7 +84,7 @@ impl PartEvent {
         };
         match stage {
             "delta" => Some(Self::Delta(kind)),
-            "done" => Some(Self::Whole(kind, whole)),
+            "done" => Some(Self::Complete(kind, whole)),
             _ => None,
         }
     }

@@ -34,7 +34,7 @@ impl BlockPositions {
             }
             _ => return None,
         };
-        (at != index).then(|| Bytes::from(repair::with_index(data, at)))
+        (at != index).then(|| Bytes::from(repair::with_block_index(data, at)))
     }
 
     fn find_open(&self, index: usize) -> Option<usize> {

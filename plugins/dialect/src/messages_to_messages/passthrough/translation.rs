@@ -2,7 +2,7 @@
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;
-use crate::write::{messages, with_objects};
+use crate::write::{append_members, messages};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, DeliveredUsage, Dialect, FinishReason, MeasuredEnergy, OfferObservation,
@@ -14,7 +14,7 @@ use penstock_http_wire::{error, sse};
 impl StreamTranslation for StreamPassthrough {
     fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.format == BodyFormat::Unknown {
-            self.format = BodyFormat::of(&bytes);
+            self.format = BodyFormat::detect(&bytes);
         }
         if self.writes_translated_output() {
             return self.observer.push(bytes, out);
@@ -75,7 +75,7 @@ impl StreamTranslation for StreamPassthrough {
         if self.writes_translated_output() {
             self.observer.delivered_part()
         } else {
-            self.observer.forwarded_part()
+            self.observer.forwarded_usage()
         }
     }
 
@@ -150,7 +150,7 @@ impl StreamTranslation for StreamPassthrough {
             return self.observer.write_error(refusal, request_id, objects, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
-        out.push(sse::named_event("error", &with_objects(envelope, objects)));
+        out.push(sse::named_event("error", &append_members(envelope, objects)));
         self.observer.write_error(refusal, request_id, &[], &mut OutputBuffer::default());
     }
 }

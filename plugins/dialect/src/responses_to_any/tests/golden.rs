@@ -55,7 +55,8 @@ fn requests_match_the_golden_case() {
         let sent = match case.translator().build_request(&case.ask, &case.target()) {
             Ok(sent) => sent.concat(),
             Err(refusal) => {
-                let param = Dialect::Responses.member_name(refusal.param.as_deref().unwrap_or_default());
+                let param =
+                    Dialect::Responses.client_member_name(refusal.param.as_deref().unwrap_or_default());
                 format!("refused {} {param}: {}", refusal.spec().code, refusal.message).into_bytes()
             }
         };

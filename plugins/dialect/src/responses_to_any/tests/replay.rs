@@ -2,7 +2,7 @@
 //! continued after every event, and are read alike however their bytes are cut.
 
 use super::{admitted_request, event_types, events};
-use crate::background_response::{PendingResponseState, ResponseFailure, ResponseReplay, with_state};
+use crate::background_response::{PendingResponseState, ResponseFailure, ResponseReplay, with_pending_state};
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
@@ -165,7 +165,7 @@ fn a_response_without_an_answer_ends_after_its_start() {
         ),
     ] {
         let is_ended = expected.len() == 4;
-        let object = with_state(&response, &state);
+        let object = with_pending_state(&response, &state);
         let shown = if is_ended { checked(&object) } else { events(&replay(&object, None)) };
         assert_eq!(event_types(&shown), expected);
         if state == PendingResponseState::Cancelled {
@@ -181,8 +181,8 @@ fn a_replay_goes_on_when_the_state_changes() {
     let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
     let (mut replay_in_steps, mut out) = (ResponseReplay::new(None), Vec::new());
     for response in [
-        with_state(&ended, &PendingResponseState::Queued),
-        with_state(&ended, &PendingResponseState::InProgress),
+        with_pending_state(&ended, &PendingResponseState::Queued),
+        with_pending_state(&ended, &PendingResponseState::InProgress),
         ended.clone(),
     ] {
         write_all(&mut replay_in_steps, &response, &mut out);
@@ -198,7 +198,7 @@ fn an_error_has_the_number_of_the_last_event_that_the_client_has() {
     let ask = background_request(&json!({}));
     let answer = chat_answer(json!({"role": "assistant", "content": "Hi"}), "stop");
     let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
-    let pending = with_state(&ended, &PendingResponseState::InProgress);
+    let pending = with_pending_state(&ended, &PendingResponseState::InProgress);
     for (after, number) in [(None, 2), (Some(1), 2), (Some(7), 7)] {
         let (mut replay, mut out) = (ResponseReplay::new(after), Vec::new());
         write_all(&mut replay, &pending, &mut out);

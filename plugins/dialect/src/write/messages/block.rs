@@ -134,7 +134,7 @@ impl BlockWriter {
     pub(super) fn has_invalid_arguments(&self, cut: bool) -> bool {
         match self.kind {
             BlockKind::Tool(_) if cut => self.arguments.state() == JsonState::Invalid,
-            BlockKind::Tool(_) => !self.arguments.may_end(),
+            BlockKind::Tool(_) => !self.arguments.may_end_answer(),
             BlockKind::Text | BlockKind::Thinking { .. } => false,
         }
     }

@@ -150,7 +150,7 @@ fn arguments_object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = PartialJson::new();
     match watch.push(arguments) {
         JsonState::Complete => return Some(arguments.trim().to_owned()),
-        JsonState::Empty | JsonState::NonObject if watch.may_end() => return Some("{}".to_owned()),
+        JsonState::Empty | JsonState::NonObject if watch.may_end_answer() => return Some("{}".to_owned()),
         _ => {}
     }
     let bare = strip_code_fence(arguments);
@@ -198,10 +198,10 @@ fn close_partial(text: &str) -> String {
     let (mut watch, mut end) = (PartialJson::new(), 0);
     for (at, letter) in sound.char_indices() {
         watch.push(letter.encode_utf8(&mut [0; 4]));
-        // Inside a number or word, `can_close` parses it again. It is called there only in the last bytes of the text,
+        // Inside a number or word, `can_close_brackets` parses it again. It is called there only in the last bytes of the text,
         // because elsewhere a later prefix can be closed after the number or word.
         let before = !watch.is_in_scalar() || sound.len() - at <= MAX_SCALAR_BYTES;
-        if before && watch.can_close() {
+        if before && watch.can_close_brackets() {
             end = at + letter.len_utf8();
         }
     }

@@ -123,7 +123,7 @@ pub(super) const fn failure_code(code: ErrorCode) -> &'static str {
 
 /// Writes the event `error` with a refusal.
 pub(super) fn write_error_event(events: &mut EventSequence, refusal: &ApiError, out: &mut Vec<u8>) {
-    events.start("error", out);
+    events.write_event_start("error", out);
     out.extend_from_slice(br#","code":""#);
     out.extend_from_slice(failure_code(refusal.code).as_bytes());
     out.extend_from_slice(br#"","message":"#);
@@ -163,12 +163,12 @@ impl EventSequence {
     }
 
     /// Counts an event that is not written.
-    pub(super) const fn skip(&mut self) {
+    pub(super) const fn skip_event(&mut self) {
         self.next = self.next.saturating_add(1);
     }
 
     /// Writes the start of an event: its type and its number.
-    pub(super) fn start(&mut self, kind: &str, out: &mut Vec<u8>) {
+    pub(super) fn write_event_start(&mut self, kind: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"event: ");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\ndata: {\"type\":\"");

@@ -104,7 +104,7 @@ impl OutputItem {
     }
 
     fn write_item_event(&self, kind: &str, events: &mut EventSequence, out: &mut Vec<u8>) {
-        events.start(kind, out);
+        events.write_event_start(kind, out);
         let _ = write!(out, r#","output_index":{},"item":"#, self.index);
         self.write_item(out);
         out.extend_from_slice(EVENT_END);
@@ -112,7 +112,7 @@ impl OutputItem {
 
     /// Writes the start of an event about this item.
     fn start(&self, events: &mut EventSequence, kind: &str, out: &mut Vec<u8>) {
-        events.start(kind, out);
+        events.write_event_start(kind, out);
         out.extend_from_slice(br#","item_id":""#);
         out.extend_from_slice(self.id.as_bytes());
         out.extend_from_slice(br#"","output_index":"#);

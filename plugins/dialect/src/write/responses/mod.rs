@@ -62,7 +62,7 @@ impl ResponsesStreamWriter {
             return;
         }
         for kind in ["response.created", "response.in_progress"] {
-            self.events.start(kind, out);
+            self.events.write_event_start(kind, out);
             out.extend_from_slice(br#","response":"#);
             self.frame.write_start(ResponseStatus::InProgress, out);
             out.extend_from_slice(br#"[],"usage":null}"#);
@@ -156,7 +156,7 @@ impl ResponsesStreamWriter {
         objects: &[u8],
         out: &mut Vec<u8>,
     ) {
-        self.events.start(&format!("response.{}", status.name()), out);
+        self.events.write_event_start(&format!("response.{}", status.name()), out);
         out.extend_from_slice(br#","response":"#);
         write_response(&self.frame, status, &self.items, usage, out);
         if !objects.is_empty() {

@@ -6,7 +6,9 @@
 //! ```
 
 use super::frame::{EVENT_END, EventSequence, write_error_event};
-use crate::background_response::{PendingResponseState, has_answer, is_pending, is_queued, with_state};
+use crate::background_response::{
+    PendingResponseState, has_answer, is_pending, is_queued, with_pending_state,
+};
 use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
 use penstock_core::ApiError;
 use penstock_json_scan::json;
@@ -92,7 +94,7 @@ impl ReplayPieces<'_> {
             ReplayPosition::Ended => return false,
         };
         let response = self.response;
-        self.replay.write_event(kind, out, |out| write_response(&with_state(response, &state), out));
+        self.replay.write_event(kind, out, |out| write_response(&with_pending_state(response, &state), out));
         self.replay.position = next;
         true
     }
@@ -138,9 +140,9 @@ impl ResponseReplay {
     /// Writes an event, unless the client has it.
     fn write_event(&mut self, kind: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
         if self.after.is_some_and(|after| self.events.next_number() <= after) {
-            return self.events.skip();
+            return self.events.skip_event();
         }
-        self.events.start(kind, out);
+        self.events.write_event_start(kind, out);
         members(out);
         out.extend_from_slice(EVENT_END);
     }

@@ -13,7 +13,7 @@ pub(super) enum ChoiceContent {
     /// Only content of an unknown kind: a part without text, or a tool call without members.
     Unknown,
     /// Text, reasoning, a refusal or a tool call; a part with such a text may be empty.
-    Known,
+    Recognized,
 }
 
 impl ChoiceContent {
@@ -29,7 +29,7 @@ impl ChoiceContent {
         let has_elements =
             |value: &[u8]| json_cursor::is_array(value) && json_cursor::elements(value).next().is_some();
         self.max(parts).max(match () {
-            () if has_calls || events.iter().any(AnswerEvent::is_content) => Self::Known,
+            () if has_calls || events.iter().any(AnswerEvent::is_content) => Self::Recognized,
             () if message.tool_calls.is_some_and(has_elements) => Self::Unknown,
             () => Self::None,
         })

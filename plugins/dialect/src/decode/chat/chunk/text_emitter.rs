@@ -79,7 +79,7 @@ impl TextEmitter<'_> {
                 "thinking" => self.emit_string(TextChannel::Reasoning, Some(value), None)?,
                 _ => continue,
             }
-            content = ChoiceContent::Known;
+            content = ChoiceContent::Recognized;
         }
         Ok(content)
     }
@@ -106,7 +106,7 @@ impl TextEmitter<'_> {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),
         });
-        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::has_no_tokens) {
+        if text.is_empty() && logprobs.as_deref().is_none_or(finish_reason::has_no_logprobs) {
             return Ok(());
         }
         self.events.push(match voice {

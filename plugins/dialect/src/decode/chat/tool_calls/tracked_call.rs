@@ -152,7 +152,7 @@ impl TrackedCall {
         }
         self.parsed_bytes = self.arguments.len();
         match self.arguments_json.state() {
-            JsonState::NonObject if self.arguments_json.may_end() => JsonState::Complete,
+            JsonState::NonObject if self.arguments_json.may_end_answer() => JsonState::Complete,
             state => state,
         }
     }
