@@ -89,7 +89,7 @@ async fn handle_grant(
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
 
-/// Effect of a grant or correction, to compare two of them.
+/// Account, wallet and amount of a grant or a correction. Two requests with the same effect are equal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LedgerAdjustment {
     account: Box<str>,

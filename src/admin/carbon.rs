@@ -109,7 +109,7 @@ async fn carbon(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result
         None => ReportedAccounts::Total,
     };
     let store = ledger.store.clone();
-    // Dropped together with the request: the report ends then.
+    // The value is dropped together with the request, which tells the report to stop.
     let request = Arc::new(());
     let waiting = Arc::downgrade(&request);
     let work = move || report(&store, &accounts, range, || waiting.strong_count() > 0);

@@ -35,7 +35,7 @@ pub fn key_warnings(
     let mut warnings = Vec::new();
     let scopes = KeyScopes::parse_lenient(key.scopes.iter().map(String::as_str));
     let limited: Vec<&str> = set_limits(&key.limits).map(|(name, _)| name).collect();
-    // Every scope of inference includes that of batches.
+    // Every inference scope includes the scope of batches.
     if !limited.is_empty() && !scopes.allows(KeyScope::Batches) {
         warnings.push(format!(
             "{} match nothing: no scope of this key allows requests to a model.",

@@ -97,7 +97,7 @@ struct ZoneProviders<'a> {
     first: Option<&'a Provider>,
 }
 
-/// Answer with every zone, or with those alone in which the requests ran.
+/// Returns the answer with every zone, or with those alone in which the requests ran.
 fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now: u64) -> Value {
     let live = app.config_snapshot();
     let mut zones: BTreeMap<&str, ZoneProviders<'_>> = BTreeMap::new();
@@ -124,7 +124,7 @@ fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now:
         let ran: Vec<u64> = hours.iter().map(|hour| of_hour(*hour)).collect();
         let intensity = |hour: u64| {
             let provider = providers.first?;
-            // The configuration has the present hour; an earlier one is shown as it was known then.
+            // A past hour is shown with the intensity that was recorded for it; the configuration has the present hour.
             let recorded = app.grid_records.recorded_intensity(zone, hour).filter(|_| hour < last);
             Some(recorded.unwrap_or_else(|| intensity_at(&live, provider, hour)))
         };

@@ -32,7 +32,7 @@ pub enum PatchValue<T> {
     Absent,
     /// `null`: the stored value is removed.
     Null,
-    /// New value.
+    /// New value, which replaces the stored value.
     Some(T),
 }
 

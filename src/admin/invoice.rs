@@ -67,7 +67,7 @@ pub(super) struct InvoicePeriod {
 }
 
 impl InvoicePeriod {
-    /// Parses the days.
+    /// Parses the first and last day of the period of an invoice.
     ///
     /// # Errors
     /// Returns 400 with the invalid day.
@@ -160,7 +160,7 @@ pub(super) enum InvoiceIssueState {
 }
 
 impl InvoiceIssueState {
-    /// All states.
+    /// All states of an invoice.
     pub(super) const ALL: [Self; 6] =
         [Self::Issued, Self::Ready, Self::PeriodOpen, Self::NoSeller, Self::Empty, Self::Overlapping];
 

@@ -1,5 +1,5 @@
-//! Admin requests about what was measured lately: the time to the first token of the last hour, and the routes of the
-//! last requests.
+//! Admin requests for recent measurements: the time to the first token of the last hour, and the routes of the last
+//! requests.
 
 use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
@@ -16,7 +16,7 @@ use std::future::ready;
 const MINUTE_SECONDS: u64 = 60;
 const QUERY: [&str; 1] = ["by"];
 
-/// Routes about measurements.
+/// Routes of the times to the first token and of the last requests.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/latency",

@@ -110,8 +110,8 @@ fn entry_json(entry: Value) -> Value {
     Value::Object(shown.collect::<Map<String, Value>>())
 }
 
-/// Adds the changes of what is charged or granted, and gives the EUR of a correction the sign of charges: the ledger
-/// records what a correction gives back.
+/// Adds the change of the charged or granted amount to an entry. The ledger records the EUR of a refund as positive, so
+/// the EUR of a correction is negated.
 fn add_changes(members: &mut Map<String, Value>) {
     let amount = |name: &str| members.get(name).and_then(Value::as_i64);
     let name = |name: &str| members.get(name).and_then(Value::as_str);

@@ -98,7 +98,7 @@ struct AdminListener {
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
 pub const ACTOR_HEADER: &str = "x-penstock-actor";
-/// Maximum length of the name in this header, in bytes.
+/// Maximum length of the name in the `x-penstock-actor` header, in bytes.
 const ACTOR_BYTES: usize = 64;
 
 /// HTTP response: status, content type, body.

@@ -31,9 +31,9 @@ pub struct AdminRequest {
 /// Response to an admin request, with its effect on the key cache.
 #[derive(Debug)]
 pub struct AdminResponse {
-    /// HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Response body.
+    /// JSON body of the response.
     pub answer: Value,
     /// Update of the key cache.
     pub cache_update: KeyCacheUpdate,
@@ -46,7 +46,7 @@ pub enum KeyCacheUpdate {
     None,
     /// A changed key, and the account that was created for it, if any.
     Key(Box<KeyRecord>, Option<Box<AccountRecord>>),
-    /// A changed account.
+    /// Changed account.
     Account(Box<AccountRecord>),
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct AdminRoute {
     /// Operation id for generated clients.
     pub name: &'static str,
-    /// HTTP method.
+    /// HTTP method of the route.
     pub method: &'static Method,
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
@@ -44,7 +44,7 @@ pub struct AdminRoute {
 pub struct BodySchema {
     /// Allowed members; others are refused.
     pub members: &'static [&'static str],
-    /// Required members.
+    /// Members that a request body must have.
     pub required_members: &'static [&'static str],
     /// True if an empty body is refused.
     pub required: bool,
@@ -154,15 +154,15 @@ pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>>
 /// Handler of a route, by the resources it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum RouteHandler {
-    /// Needs the store only, with or without a gateway.
+    /// Handler that needs the store only, with or without a gateway.
     Store(StoreHandler),
-    /// Needs the ledger, with or without a gateway.
+    /// Handler that needs the ledger, with or without a gateway.
     Ledger(LedgerHandler),
-    /// Needs a running gateway.
+    /// Handler that needs a running gateway.
     Runtime(RuntimeHandler),
 }
 
-/// All routes that need the admin token.
+/// Iterates over all routes that need the admin token.
 pub fn all_routes() -> impl Iterator<Item = &'static AdminRoute> + Clone {
     ROUTES.iter().copied().flatten()
 }

@@ -51,7 +51,7 @@ const CAPABILITIES: [NamedCapability; 8] = [
     ("logit_bias", |needs| needs.logit_bias = true),
 ];
 
-/// Routes about routing.
+/// Route that explains the routing of a hypothetical request.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/routing",
     "explainRouting",
@@ -119,7 +119,7 @@ fn candidate_schema() -> Value {
     } })
 }
 
-/// Hypothetical request.
+/// Hypothetical request whose routing is explained.
 struct Question {
     ask: InferenceRequest,
     prompt_tokens: u64,

@@ -47,8 +47,8 @@ pub fn not_ready_reason(app: &AppState) -> Option<&'static str> {
         return Some("starting");
     }
     match app.stores.store.health() {
-        // An unreachable database is no reason either: otherwise all gateways that share it would leave their load
-        // balancer at once, although they can still serve requests.
+        // An unreachable database does not make the gateway unready: all gateways that share the database would leave
+        // their load balancer at once, although they can still serve requests.
         StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
@@ -240,7 +240,7 @@ fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Valu
         "model": offer.offer.model.card.id,
         "name": offer.offer.name,
         "state": match breaker.state(now) {
-            // Reported as soon as one check fails; requests are still sent to the provider.
+            // A provider is suspect as soon as one health check fails; requests are still sent to it.
             BreakerState::Closed if failed_last_health_check(&&offer.provider) => "suspect",
             state => state.name(),
         },

@@ -269,7 +269,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
-        // Every gateway watches for outages, since any of them may have to make the next sweep.
+        // Every gateway tracks outages of the bucket, since any gateway may become the leader that sweeps next.
         let due = state.files.bucket().filter(|bucket| {
             bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
         });

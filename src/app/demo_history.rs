@@ -93,7 +93,7 @@ fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
 /// Returns the load of an hour as a share of the busiest load: low at night, half at weekends. `hour` is the number of
 /// hours since the Unix epoch (UTC).
 fn load_at(hour: u64) -> f64 {
-    // The epoch began on a Thursday.
+    // 1 January 1970 was a Thursday.
     let is_weekend = (hour / 24 + 3) % 7 >= 5;
     let by_day = match hour % 24 {
         0..=5 => 0.1,

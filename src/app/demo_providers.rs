@@ -5,7 +5,7 @@ use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Running simulated providers.
+/// Simulated providers that run in this process.
 #[derive(Debug)]
 pub struct SimulatedProviders {
     stop: watch::Sender<bool>,
@@ -56,7 +56,7 @@ pub async fn start(settings: &mut Settings) -> Result<SimulatedProviders, String
 
 /// Runs a server until the stop signal, or until its task is aborted.
 async fn run_until_stopped(server: SimulatedServer, mut stop: watch::Receiver<bool>) {
-    // A dropped sender counts as the signal.
+    // A dropped sender counts as the stop signal.
     stop.wait_for(|stop| *stop).await.ok();
     server.stop().await;
 }

@@ -41,7 +41,7 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
                 }
             };
             has_warned = false;
-            // If the list of watched files has changed, a reload has changed it and has already read these files.
+            // A different list of watched files results from a reload, which has read the files already.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !app.is_store_handed_over() {
                 admin::reload::reload(&app, &source).await.ok();

@@ -174,7 +174,7 @@ impl RunningGateway {
         self.app.set_store_handed_over(true);
         let (app, runtime) = (self.app.clone(), Handle::current());
         let work = move || {
-            // One row per key: written before charges begin to wait.
+            // The last uses of keys are written before charges have to wait: each key is a row of its own.
             app.key_cache.flush_last_uses(&app.stores.keys);
             latency_records::flush_latency_records(&app, FlushScope::Everything);
             app.ledger.stop_writer();
@@ -226,7 +226,7 @@ impl RunningGateway {
             task.await.ok();
         }
         drop(self.admin_sockets);
-        // An exchange that is cut voids its reserve.
+        // Dropping the threads ends the remaining exchanges, which voids their reservations.
         drop(self.threads);
         // Open requests needed the simulated providers until now.
         self.simulators.stop().await;

@@ -263,7 +263,7 @@ fn print_stdout(text: &str) -> Result<(), String> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
-/// Configuration source that never changes, for gateways without a file.
+/// Returns a configuration source that never changes, for gateways without a file.
 #[must_use]
 pub fn fixed_config_loader(settings: Settings) -> ConfigLoader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))

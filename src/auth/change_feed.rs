@@ -18,9 +18,9 @@ const PAGE_ENTRIES: usize = 500;
 /// Key or account that another process changed, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangedRecord<'a> {
-    /// Key.
+    /// Changed key, by its id.
     Key(&'a str),
-    /// Account.
+    /// Changed account, by its id.
     Account(&'a str),
 }
 
@@ -37,7 +37,8 @@ pub struct ChangeFeed {
 }
 
 impl ChangeFeed {
-    /// Starts after the last entry. The keys have to be loaded after this call, so that no change falls in between.
+    /// Creates a feed that starts after the last entry of the audit log. Keys have to be loaded after this call, so
+    /// that no change is missed.
     ///
     /// # Errors
     /// Returns the error of the store.

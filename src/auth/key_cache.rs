@@ -282,7 +282,7 @@ impl KeyCache {
         }
         let members = u32::try_from(member.live_members().len()).unwrap_or(u32::MAX);
         let now = self.clock.calendar_now();
-        // The limits are shared before the mark says so: a request that sees the mark may reserve.
+        // The limits are divided before the key is marked as used, because a request that sees the mark may reserve.
         principal.limiter().divide_limits(members, now);
         principal.account.limiter.divide_limits(members, now);
         if !active.swap(true, Ordering::AcqRel) {
@@ -328,8 +328,8 @@ impl KeyCache {
         SpendDelta { due, rows, taken }
     }
 
-    /// Writes these spends, and those that earlier calls could not write; blocks. Returns false if something could not
-    /// be written; the next call then writes it.
+    /// Writes the spends in `spent`, and the spends that earlier calls could not write; blocks. Returns false if
+    /// something could not be written; the next call then writes it.
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
@@ -337,7 +337,7 @@ impl KeyCache {
             spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };
-        // During an outage of the store each second fails.
+        // An outage of the store fails one write per second, so the log is throttled.
         static FAILURES: ThrottledLog = ThrottledLog::with_interval(LOG_INTERVAL);
         let why = error.to_string();
         FAILURES.log(Instant::now(), |times| tracing::error!(name: "spending_not_written", why, times));

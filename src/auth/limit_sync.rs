@@ -1,8 +1,8 @@
 //! Sharing of the use of limits between the members of a fleet, once a second.
 //!
-//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with their totals since they
-//! were last left out of a report. Each member subtracts the usage that the others report from its own buckets. It does
-//! so also for keys that it does not serve at the moment, since their clients may connect to it next.
+//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with the totals of their use
+//! since they were last left out of a report. Each member subtracts the use that the others report from its own
+//! buckets, also for keys that it does not serve at the moment: their clients may connect to it next.
 
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitSubject;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Time after its last use for which a key is reported. It is longer than an empty bucket takes to refill.
 const REPORTED_FOR: Duration = Duration::from_secs(120);
-/// Time after its last demand for which a member may receive what a division of the limits leaves.
+/// Time after its last demand during which a member may receive the remainder of divided limits.
 const RECENT_DEMAND: Duration = Duration::from_secs(5);
 
 /// Key or account that this member reports.
@@ -26,7 +26,8 @@ struct ReportedOwner {
     last: UsageTotals,
     /// Time of the steady clock at which the number of requests last changed.
     used_at: Duration,
-    /// Number of requests at the last exchange, and the calendar time of the last exchange that found further ones.
+    /// Number of wanted requests at the last exchange of usage. `demanded_at` is the calendar time of the last exchange
+    /// at which the number had grown.
     wanted_requests: u64,
     demanded_at: Option<Duration>,
 }
@@ -165,7 +166,7 @@ impl LimitSync {
             if last.start != report.process_number {
                 *last = fresh();
             }
-            // A report that was applied already says nothing about the demand since then.
+            // A report that was applied before is no evidence of new demand.
             let is_new = std::mem::replace(&mut last.at, report.at) != report.at;
             for key in &report.keys {
                 // The parts of members that lease budgets include what their requests reserve.
@@ -224,7 +225,7 @@ impl ReportedOwner {
         KeyUsageReport { owner: name.to_owned(), totals }
     }
 
-    /// Returns true if requests were admitted or refused here lately.
+    /// Returns true if this member recently admitted or refused requests of the key or account.
     fn has_recent_demand(&mut self, now: Duration) -> bool {
         let wanted = self.owner.limiter().usage_totals().wanted_requests;
         if std::mem::replace(&mut self.wanted_requests, wanted) != wanted {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// Key or account with limits.
 #[derive(Clone, Debug)]
 pub enum LimitSubject {
-    /// Key.
+    /// Key with its own limits.
     Key(Arc<Principal>),
-    /// Account.
+    /// Account with limits that its keys share.
     Account(Arc<CachedAccount>),
 }
 
@@ -58,7 +58,7 @@ impl LimitSubject {
         }
     }
 
-    /// Returns the owner with a name; `None` if it is not known here.
+    /// Returns the owner with a name; `None` if the key cache does not have it.
     pub(super) fn find_by_name(cache: &KeyCache, name: &str) -> Option<Self> {
         match name.split_once('/')? {
             ("key", id) => cache.find_principal(id).map(Self::Key),
@@ -93,7 +93,7 @@ impl LeasedBudget {
         lacking
     }
 
-    /// Returns the budget of a pool; `None` if its owner is not known here.
+    /// Returns the budget of a pool; `None` if the key cache does not have its owner.
     #[must_use]
     pub fn find(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
         let owner = match &pool.owner {

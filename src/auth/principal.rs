@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 pub struct Principal {
     /// Public id, for records.
     pub public_id: Arc<str>,
-    /// Account that pays.
+    /// Account that pays for the requests of the key.
     pub account: Arc<CachedAccount>,
     /// Hash of key and account, by which circuit breakers distinguish clients.
     pub client: BreakerClient,
@@ -70,7 +70,7 @@ impl CachedAccount {
     }
 }
 
-/// Hash of a name, constant for the life of the process.
+/// Returns the hash of a name, constant for the life of the process.
 fn hash_name(name: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
 }

@@ -26,7 +26,7 @@ pub(crate) struct LimiterState {
 pub struct UnwrittenSpending {
     /// Spending since the last [`UsageLimiter::take_spend`].
     pub spent: SpendRecord,
-    /// Part of this spending that was paid from leased parts of the budgets.
+    /// Part of the unwritten spending that was paid from leased parts of the budgets.
     pub leased: LeaseSpending,
     /// Spending that was in the store before, for [`UsageLimiter::put_back_spend`].
     before: SpendRecord,

@@ -102,7 +102,7 @@ fn verify_results(
     Ok(())
 }
 
-/// Custom IDs of the input lines; `None` if the input file is missing or unreadable.
+/// Returns the custom IDs of the input lines; `None` if the input file is missing or unreadable.
 fn input_custom_ids(
     known: &BatchReferences<'_>,
     batch: &BatchRecord,

@@ -16,7 +16,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// BackupSchedule to the folder `to`, which must be empty or absent, while no gateway runs.
+/// Exports all data to the folder `to`, which must be empty or absent, while no gateway runs.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the export fails. A folder without a manifest is not an archive.
@@ -38,8 +38,8 @@ pub fn export_archive(
     Ok(BackupReport { repaired_replica_parts: repaired, ..report })
 }
 
-/// BackupSchedule while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied;
-/// contents in a bucket are left out.
+/// Exports all data while the gateway runs. Contents that the earlier archive `last` also has are hard-linked, not
+/// copied; contents in a bucket are left out.
 ///
 /// # Errors
 /// The same as those of [`export_archive`].

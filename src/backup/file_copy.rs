@@ -107,17 +107,17 @@ pub fn sync_dir(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Sum of the sizes of the files that exist.
+/// Returns the sum of the sizes of the files that exist.
 pub fn total_size<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> u64 {
     paths.into_iter().filter_map(|path| fs::metadata(path).ok()).map(|file| file.len()).sum()
 }
 
-/// Names of the regular files in a folder, sorted; empty if the folder does not exist.
+/// Returns the names of the regular files in a folder, sorted; empty if the folder does not exist.
 pub fn file_names(folder: &Path) -> Result<Vec<String>> {
     list_entries(folder, |kind| kind.is_file())
 }
 
-/// Names of the subfolders of a folder, sorted; empty if the folder does not exist.
+/// Returns the names of the subfolders of a folder, sorted; empty if the folder does not exist.
 pub fn folder_names(folder: &Path) -> Result<Vec<String>> {
     list_entries(folder, |kind| kind.is_dir())
 }

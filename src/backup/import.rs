@@ -77,7 +77,7 @@ pub fn import_archive(
     if let Some(id) = records.directory_id().map_err(to_message)?.filter(|_| !contents.has_bucket()) {
         write_imported_store_id(&data_paths.files, &id).map_err(failed)?;
     }
-    // The rows of the store must not be open any more once it is complete.
+    // The handles of the store are closed before the import is completed.
     drop((records, contents));
     import.finish(data_paths)?;
     file_copy::sync_dir(folder).map_err(failed)?;

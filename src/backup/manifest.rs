@@ -29,7 +29,7 @@ enum ManifestLine {
     End { end: bool, files: u64, sha256: String },
 }
 
-/// Writes the manifest.
+/// Writes the manifest of an archive: the name, size and digest of each file.
 pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<()> {
     let head = ManifestLine::Head { penstock_archive: ARCHIVE_VERSION };
     let each = files.iter().map(|(file, sum)| ManifestLine::File {

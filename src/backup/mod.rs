@@ -46,7 +46,7 @@ pub struct BackupReport {
     pub rows: u64,
     /// Number of plain files: file contents and ledger months.
     pub files: u64,
-    /// Sum of the sizes of these files in bytes.
+    /// Total size of the plain files, in bytes.
     pub bytes: u64,
     /// Number of files that were dropped because their contents were deleted after the export.
     pub dropped_files: u64,

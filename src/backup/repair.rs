@@ -27,7 +27,7 @@ pub struct RepairReport {
     pub verification: VerifyReport,
 }
 
-/// Repairs into the folder `to`, which must be empty or absent.
+/// Copies the readable data of a damaged store to the folder `to`, which must be empty or absent.
 ///
 /// # Errors
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.

@@ -86,7 +86,7 @@ fn is_archive_name(name: &str) -> bool {
     name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
 }
 
-/// Names of the archives in a folder, oldest first; empty if the folder does not exist.
+/// Returns the names of the archives in a folder, oldest first; empty if the folder does not exist.
 ///
 /// # Errors
 /// Returns the I/O error of the folder.
@@ -96,14 +96,14 @@ pub fn list_archives(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Time at which the last archive was finished, in Unix seconds; `None` if there is none.
+/// Returns the time at which the last archive was finished, in Unix seconds; `None` if there is none.
 #[must_use]
 pub fn last_archive_time(folder: &Path) -> Option<u64> {
     let name = list_archives(folder).ok()?.pop()?;
     modified_at(&folder.join(name).join(manifest::MANIFEST))
 }
 
-/// Time at which a file was last modified, in Unix seconds.
+/// Returns the time at which a file was last modified, in Unix seconds.
 #[must_use]
 pub fn modified_at(file: &Path) -> Option<u64> {
     let at = fs::metadata(file).and_then(|file| file.modified()).ok()?;

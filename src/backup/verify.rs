@@ -34,7 +34,7 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Number of files with intact contents.
     pub files: u64,
-    /// Total size of these files, in bytes.
+    /// Total size of the files with intact contents, in bytes.
     pub bytes: u64,
     /// Number of batches that match their lines and results.
     pub batches: u64,
@@ -75,7 +75,7 @@ impl VerifyReport {
     }
 }
 
-/// Verifies all data.
+/// Verifies the store, the ledger, the audit log, and the contents of files and batches.
 ///
 /// # Errors
 /// Returns a sentence if the store cannot be opened or read to its end.
@@ -88,7 +88,7 @@ pub fn verify(data_paths: &DataPaths, progress: &Progress) -> Result<VerifyRepor
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.add_finding(format!("rows: {finding}")));
     if rows.damaged > 0 {
-        // The checks below would only report the same rows again.
+        // The checks of the ledger and of files would only report the damaged rows again.
         return Ok(verdict);
     }
     if let Some(number) = AuditLog::new(store.clone()).verify().map_err(to_message)? {

@@ -52,8 +52,8 @@ impl BatchManager {
             log_creation(&record);
             return Ok(record);
         }
-        // Registered before the insert. So a concurrent deletion of the input file finds the batch, or the insert finds
-        // the deletion.
+        // The batch is registered before the insert, so that a concurrent deletion of the input file finds the batch,
+        // or the insert finds the deletion.
         let (commands, publisher) =
             batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {

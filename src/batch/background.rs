@@ -32,7 +32,7 @@ const MAX_ID_BYTES: usize = 64;
 /// Changes of the record of a response that this process runs.
 pub type ResponseWatcher = watch::Receiver<Arc<BatchRecord>>;
 
-/// Response to create.
+/// Background response to create.
 pub struct NewResponse {
     /// Id, with its prefix.
     pub id: String,
@@ -141,7 +141,7 @@ fn insert_response(
     document: &[u8],
     guards: Transaction,
 ) -> Result<(), ApiError> {
-    // The response does not expire before the end of its window; its end starts the retention anew.
+    // The response is retained at least until the end of its completion window; its end starts the retention again.
     let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
     context.responses.insert(name, retained_since, document, context.response_limits()).map_err(|error| {
         match error.kind() {

@@ -1,5 +1,5 @@
-//! End of a background response: its document is written to the disk, and then one commit has the charge and the final
-//! record. Or the response is released to another process.
+//! End of a background response: its document is written to the disk, then one commit writes the charge and the final
+//! record. A response that another process has to continue is released instead.
 
 use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed_response};
 use super::background_watch::{Interruption, ResponseWatch};
@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// Maximum number of attempts to write the answer. The next constant is the pause after the first failure, which
-/// doubles with each further one.
+/// Maximum number of attempts to write the answer. The pause after the first failure is `FIRST_WRITE_PAUSE`, and
+/// doubles after each further one.
 const MAX_WRITES: u32 = 8;
 const FIRST_WRITE_PAUSE: Duration = Duration::from_millis(250);
 

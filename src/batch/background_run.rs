@@ -47,7 +47,7 @@ pub(super) enum ResponseEnd {
 
 /// Outcome of the run in this process.
 enum RunOutcome {
-    /// The response ends.
+    /// The response has ended, with its answer or an error.
     Ended(ResponseEnd),
     /// Another process has to continue the response.
     Interrupted(Interruption),
@@ -56,7 +56,7 @@ enum RunOutcome {
 /// Phase of a run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackgroundRunPhase {
-    /// Not started yet.
+    /// The run has not started yet.
     Waiting,
     /// Running: the start is committed and counts towards the maximum number of starts.
     Started,

@@ -19,7 +19,7 @@ pub(super) enum Interruption {
     Ended(PendingResponseState<'static>),
     /// Another gateway of the fleet has taken the claim.
     ClaimLost,
-    /// The gateway stops.
+    /// Interruption because the gateway stops.
     Stopping,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct ClaimCheckState {
     checked: Mutex<Option<Instant>>,
     /// Wakes the search for batches to claim.
     pub(super) search: Notify,
-    /// True while searches fail, so that it is logged once.
+    /// True while searches for batches fail, so that the failure is logged once.
     is_search_failing: AtomicBool,
 }
 

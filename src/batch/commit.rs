@@ -98,8 +98,8 @@ impl BatchRunner {
         });
     }
 
-    /// Returns the time until which the results of a slice wait for more; `None` if they should be written now. They
-    /// hold run permits, so they do not wait once they are more than the lines in flight.
+    /// Returns the time until which the results of a slice wait for more results; `None` if they should be written now.
+    /// Results hold run permits, so they are written at once if there are more of them than lines in flight.
     pub(super) fn next_group_due(&self) -> Option<Instant> {
         let is_ending = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
         let (lines, most) = (self.pending.lines.len(), self.budget.max_results.min(MAX_OUTCOMES));

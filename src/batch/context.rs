@@ -26,7 +26,7 @@ pub struct LineRequest {
     pub principal: Arc<Principal>,
     /// Path of the endpoint, one of [`penstock_batch::jsonl::BATCH_PATHS`].
     pub path: &'static str,
-    /// Request body.
+    /// Body of the line's request.
     pub body: Bytes,
     /// Token whose cancellation ends the line.
     pub cancel: CancellationToken,
@@ -58,7 +58,7 @@ pub struct LineResponse {
     pub request: RequestId,
     /// Status that a client would have been sent.
     pub status: u16,
-    /// Response body with both objects, or the error envelope of the dialect.
+    /// Response body with `environment_impact` and `billing_cost`, or the error envelope of the dialect.
     pub body: Vec<Bytes>,
     /// End of its reserve, for [`Ledger::record_outcomes`]; `None` if no credits were reserved.
     pub end: Option<HoldEnd>,
@@ -81,7 +81,7 @@ pub enum LineDisposition {
     /// The line lacked credits or a budget that other requests hold. It is retried once some of these requests have
     /// ended.
     FundsHeld,
-    /// Cancelled before it had a response.
+    /// The line was cancelled before it had a response.
     Cancelled,
 }
 
@@ -98,15 +98,15 @@ pub struct BatchContext {
     pub current_config: Arc<ArcSwap<ConfigSnapshot>>,
     /// Clock of the process.
     pub clock: ProcessClock,
-    /// Ledger of credits.
+    /// Ledger of credits and energy.
     pub ledger: Arc<Ledger>,
-    /// Keys and accounts.
+    /// Cache of keys and accounts.
     pub key_cache: Arc<KeyCache>,
     /// Admission control of the process.
     pub admission: Arc<AdmissionControl>,
     /// Metrics registry.
     pub metrics: Arc<MetricsRegistry>,
-    /// Uploaded files.
+    /// Manager of uploaded files.
     pub files: Arc<FileManager>,
     /// Stored responses, with the requests of background responses.
     pub responses: Arc<ResponseStore>,

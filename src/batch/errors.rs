@@ -17,7 +17,7 @@ pub(super) fn batch_not_found() -> ApiError {
     ApiError::with_message(ErrorCode::NotFound, "There is no batch of this id in this account.")
 }
 
-/// Error if the input file does not exist for this key.
+/// Returns the error for an input file that does not exist for this key.
 #[must_use]
 pub fn input_not_found() -> ApiError {
     let message = "input_file_id: there is no file of this id for this API key";

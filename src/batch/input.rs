@@ -24,7 +24,7 @@ pub struct PendingLine {
     pub index: u32,
     /// The client's ID of the line.
     pub custom_id: Box<str>,
-    /// Request body.
+    /// Body of the line's request, in memory or in the input file.
     pub body: LineBody,
     /// Number of attempts so far.
     pub attempts: u32,
@@ -39,13 +39,13 @@ pub enum LineBody {
     InFile {
         /// Offset of the first byte.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the body, in bytes.
         length: usize,
     },
 }
 
 impl LineBody {
-    /// Length of the body in bytes.
+    /// Returns the length of the body in bytes.
     pub const fn len(&self) -> usize {
         match self {
             Self::InMemory(body) => body.len(),
@@ -165,7 +165,7 @@ impl BatchInput {
             let offset = line.offset + before.ok_or_else(damaged)? as u64;
             LineBody::InFile { offset, length: read.body.len() }
         } else {
-            // A copy, because a slice would retain the complete read buffer.
+            // The body is copied, because a slice would retain the complete read buffer.
             LineBody::InMemory(Bytes::copy_from_slice(read.body))
         };
         Ok(Some((PendingLine { index, custom_id, body, attempts: 0 }, length)))

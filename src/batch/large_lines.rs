@@ -75,7 +75,7 @@ pub(super) async fn load_body(
     match read {
         Ok(body) => Some((body, Some(permit))),
         Err(error) => {
-            // If the input file was deleted, the batch finds out by itself.
+            // A deleted input file is not logged, because the batch detects the deletion itself.
             if error.kind() != ErrorKind::NotFound {
                 let why = error.kind().to_string();
                 tracing::error!(name: "batch_not_read", file = from.input, why);
@@ -91,7 +91,7 @@ impl LargeLineMemory {
         self.read_lock.clone()
     }
 
-    /// Acquires memory for a line of `bytes` out of `most`, after a wait if it is in use.
+    /// Acquires memory for a line of `bytes`, of at most `most` for all large lines; waits until enough is free.
     async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {

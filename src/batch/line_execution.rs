@@ -216,7 +216,7 @@ impl BatchRunner {
         self.retries.push(asked, Instant::now() + pause);
     }
 
-    /// Time left of the completion window.
+    /// Returns the time left of the completion window.
     fn time_left(&self) -> Duration {
         Duration::from_secs(self.record.expires).saturating_sub(self.app.clock.calendar_now())
     }

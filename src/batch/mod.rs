@@ -206,7 +206,7 @@ impl BatchManager {
                 tracing::error!(name: "batches_not_indexed", why);
             }
             let mut open = store.list_unfinished()?;
-            // A fleet has divided them before this gateway became the only one.
+            // Slices exist if a fleet has divided batches before this gateway became the only one.
             open.extend(own.batches.list_unfinished_slices()?);
             let ends = own.batches.requested_ends_of_slices(&open)?;
             Ok::<_, StoreError>((open, ends))
@@ -337,7 +337,7 @@ impl BatchManager {
         self.running.lock().get(id).map(|running| running.retry_load.clone()).unwrap_or_default()
     }
 
-    /// Memory limits of a batch of this account.
+    /// Returns the memory limits of a batch of this account.
     fn memory_budget(&self, context: &BatchContext, account: &str) -> MemoryBudget {
         self.budgets.batch_budget(context.config_snapshot().settings.batches.memory, account)
     }

@@ -75,7 +75,7 @@ pub(super) fn open_results(
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);
     let output = match &record.output {
         None => None,
-        // The file is copied when the first results are written.
+        // An output file with another possible writer is not opened, but copied when the first results are written.
         Some(_) if may_have_stale_writer => None,
         Some(id) => {
             let results = files.record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;

@@ -21,8 +21,8 @@ impl BatchRunner {
             let may_have_stale_writer = self.may_have_stale_writer();
             tokio::task::spawn_blocking(move || {
                 let opened = open_files::open_batch(&context, &record, may_have_stale_writer);
-                // Dropped before the event is sent, so that no task of the batch holds the shared state after the batch
-                // has ended.
+                // The shared state is dropped before the event is sent, so that no task of the batch holds it after the
+                // batch has ended.
                 drop(context);
                 tell.send(match opened {
                     Ok(opened) => BatchEvent::FilesOpened(Box::new(opened)),

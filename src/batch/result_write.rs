@@ -83,7 +83,7 @@ impl ResultWriteJob {
         };
         let written = append_group(files, self.output, &record, group, self.now);
         if fresh && written.is_err() {
-            // The next try creates another file.
+            // The new file is deleted, because the next attempt creates another one.
             std::fs::remove_file(files.path(&record.id)).ok();
         }
         let (output, results) = written?;
@@ -112,7 +112,7 @@ fn append_group(
     Ok((Some(output), results))
 }
 
-/// Rows of the output file; for a new file also its index rows.
+/// Returns the rows of the output file; for a new file also its index rows.
 pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
         let row = FileStore::record_row(results);
@@ -125,7 +125,8 @@ pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     steps.iter().flat_map(rows_of_transaction).collect()
 }
 
-/// Rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes it.
+/// Returns the rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes
+/// it.
 pub(super) fn rows_of_transaction(transaction: &Transaction) -> Vec<RowWrite> {
     let operations = transaction.operations().iter();
     let rows = operations.filter_map(|operation| match &operation.op {

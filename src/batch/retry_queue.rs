@@ -14,7 +14,7 @@ const MAX_WAITING: usize = 256;
 #[derive(Debug, Default)]
 pub struct RetryLoad {
     lines: AtomicUsize,
-    /// Bytes of their bodies.
+    /// Size of the request bodies of the waiting lines, in bytes.
     bytes: AtomicUsize,
 }
 
@@ -62,12 +62,12 @@ impl RetryQueue {
         Some(line)
     }
 
-    /// Removes all lines.
+    /// Removes all lines from the retry queue.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
     }
 
-    /// Due time of the next line.
+    /// Returns the due time of the next line.
     pub fn next_due(&self) -> Option<Instant> {
         self.lines.peek().map(|entry| entry.due)
     }
@@ -77,7 +77,7 @@ impl RetryQueue {
         self.load.is_full()
     }
 
-    /// Bytes of the bodies of all lines that the load counts.
+    /// Returns the size of the bodies of all lines that the load counts, in bytes.
     pub fn body_bytes(&self) -> usize {
         self.load.bytes.load(Relaxed)
     }

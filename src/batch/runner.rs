@@ -35,21 +35,21 @@ const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
 /// Event of a running batch.
 pub(super) enum BatchEvent {
-    /// Files were opened.
+    /// Event after the files of the batch were opened.
     FilesOpened(Box<OpenedBatch>),
-    /// Files could not be opened.
+    /// Event after the files of the batch could not be opened.
     OpenFailed(ErrorKind),
-    /// Input lines were read.
+    /// Event after input lines were read.
     LinesRead(BatchInput, std::io::Result<Vec<PendingLine>>),
     /// A line ended; `None` if its task was aborted or panicked.
     LineEnded(PendingLine, RunPermit, Option<Box<LineResponse>>),
-    /// The input was divided into slices.
+    /// Event after the input was divided into slices.
     Divided(std::io::Result<Vec<BatchSlice>>),
-    /// Segments of slices were read.
+    /// Event after segments of slices were read.
     SliceSnapshot(std::io::Result<Box<SliceSnapshot>>),
-    /// A group was written.
+    /// Event after a group of results was written.
     GroupWritten(Box<GroupWriteResult>),
-    /// A commit has ended.
+    /// Event after a commit has ended.
     Committed(BatchCommitOutcome),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct BatchRunner {
     /// Permits of the lines in the current commit.
     pub(super) committing: Vec<RunPermit>,
     pub(super) scheduler_entry: SchedulerEntry,
-    /// Memory limits.
+    /// Limits on the memory of the batch.
     pub(super) budget: MemoryBudget,
     pub(super) disk: DiskState,
     pub(super) pause: PauseReason,

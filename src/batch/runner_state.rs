@@ -27,7 +27,7 @@ pub(super) struct OpenFiles {
 #[derive(Default)]
 pub(super) struct PrefetchedLines {
     pub(super) lines: VecDeque<PendingLine>,
-    /// Bytes of their bodies.
+    /// Size of the request bodies of the prefetched lines, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct PrefetchedLines {
 #[derive(Default)]
 pub(super) struct InFlightLines {
     pub(super) lines: usize,
-    /// Bytes of their bodies.
+    /// Size of the request bodies of the lines in flight, in bytes.
     pub(super) bytes: usize,
     /// Token that cancels these lines because their results are no longer needed.
     pub(super) cancel: CancellationToken,
@@ -47,11 +47,11 @@ pub(super) struct InFlightLines {
 #[derive(Default)]
 pub(super) struct PendingResults {
     pub(super) lines: VecDeque<LineOutcome>,
-    /// Bytes of their results.
+    /// Size of the waiting results, in bytes.
     pub(super) bytes: usize,
     /// Moving average of a result's size in bytes.
     pub(super) average_size: usize,
-    /// Time since which the oldest of them waits; `None` if there are none, or if they were written without success.
+    /// Time since which the oldest result waits; `None` if no result waits, or if the last write failed.
     pub(super) since: Option<Instant>,
 }
 
@@ -71,12 +71,12 @@ pub(super) struct DiskState {
 /// Reason to start no lines for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PauseReason {
-    /// No reason: lines start.
+    /// No pause: lines start.
     #[default]
     None,
-    /// The store fails.
+    /// Pause because the store fails.
     StoreFailing,
-    /// The key is suspended.
+    /// Pause because the key is suspended.
     KeySuspended,
 }
 

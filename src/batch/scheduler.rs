@@ -52,7 +52,7 @@ impl FairScheduler {
         SchedulerEntry { scheduler: self.clone(), account: account.into(), waiter: Arc::default() }
     }
 
-    /// Number of lines in flight.
+    /// Returns the number of lines in flight.
     pub fn in_flight(&self) -> usize {
         self.0.lock().taken
     }

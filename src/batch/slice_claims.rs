@@ -72,8 +72,8 @@ impl BatchManager {
         Ok(records)
     }
 
-    /// Returns the ids of those batches in slices, and of their slices, that a fleet was asked to end, with the request.
-    /// Blocks.
+    /// Returns the ids of the batches in slices, and of their slices, for which the fleet has stored a request to end,
+    /// with the request. Blocks.
     pub(super) fn requested_ends_of_slices(
         &self,
         open: &[BatchRecord],
@@ -126,8 +126,8 @@ impl BatchManager {
     }
 }
 
-/// Returns the count of waiting lines for a batch or slice that is about to run: for a slice, that of the batch's other
-/// slices in this process.
+/// Returns the counter of the lines that wait for a retry, for a batch or slice that is about to run. Slices of one
+/// batch share the counter in this process.
 pub(super) fn shared_retry_load(running: &HashMap<Box<str>, RunningBatch>, id: &str) -> Arc<RetryLoad> {
     let mut others =
         running.iter().filter(|(other, _)| is_slice_id(id) && is_slice_of(other, parent_batch_id(id)));

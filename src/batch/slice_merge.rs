@@ -188,7 +188,7 @@ impl BatchRunner {
         if self.merge.is_lost(error.kind()) {
             self.end_early(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
-            // The output file is not opened any more.
+            // Marking the output file as opened prevents another attempt to open it.
             self.merge.is_opened = true;
         } else {
             if self.disk.failures == 0 {
@@ -221,8 +221,8 @@ impl SliceReadJob {
             false => Some(open_files::open_results(context, &self.record, self.may_have_stale_writer)?),
         };
         if let Some(request) = self.end.map(end_request).filter(|_| !self.has_requested_end) {
-            // A member that has lost the claim must not end slices; those of this process learn of a request that was
-            // made before from the next read of their claims.
+            // A member that has lost the claim must not end slices. Slices of this process learn of an earlier request
+            // to end them when the process next reads its claims.
             let is_new =
                 store.request_end_of_slices(batch, request, self.claim.as_ref()).map_err(io_error)?;
             if is_new || self.claim.is_none() {

@@ -34,7 +34,7 @@ impl StoredSliceResult {
         file.into_iter().chain(self.segment.row_write(batch).ok()).collect()
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, in bytes.
     pub(super) fn bytes(&self) -> i64 {
         self.file.as_ref().map_or(0, |file| i64::try_from(file.bytes).unwrap_or(i64::MAX))
     }

@@ -38,7 +38,7 @@ impl BatchRunner {
         true
     }
 
-    /// Commits the slices.
+    /// Commits the slices of a divided batch; if the division failed, the batch runs without slices.
     pub(super) fn on_divided(&mut self, divided: Result<Vec<BatchSlice>>) {
         self.disk.reading = false;
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {

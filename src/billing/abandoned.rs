@@ -31,8 +31,8 @@ pub(super) fn void_other_chains(store: &LedgerStore, clock: ProcessClock) -> Res
 }
 
 impl Ledger {
-    /// Voids the open reservations of the chains whose writers are dead; returns their number. For a member of a fleet,
-    /// after it has evicted another. Blocks.
+    /// Voids the open reservations of the chains whose writers are dead; returns their number. A member of a fleet
+    /// calls the function after it has evicted another member. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator if a chain cannot be read or written.

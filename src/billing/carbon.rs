@@ -40,9 +40,9 @@ pub struct CarbonFigures {
 /// Accounts of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportedAccounts {
-    /// One account.
+    /// Report of one account.
     One(String),
-    /// All accounts together.
+    /// Report of all accounts together.
     Total,
     /// All accounts, with the sums of each.
     Each,

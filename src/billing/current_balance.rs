@@ -46,7 +46,7 @@ impl Ledger {
     }
 }
 
-/// Refusal while the database of a fleet does not answer.
+/// Returns the refusal that is sent while the database of a fleet does not answer.
 pub(super) fn database_unavailable() -> ApiError {
     let message =
         "The gateway cannot reach its database to read the balance of the account; try again shortly.";

@@ -51,7 +51,7 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         let start = |(chain, _): (u32, LedgerTip)| chain_start(chain).max(*number);
         return Ok(chains.into_iter().map(start).collect());
     }
-    // An unknown number is a position after all entries.
+    // An unknown entry number counts as a position after all entries.
     let time = find_entry(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
     chains
         .into_iter()

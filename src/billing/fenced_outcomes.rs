@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 pub struct CommitFences {
     /// Rows that must have a given state. The commit changes at least one of them.
     pub fences: Vec<RowFence>,
-    /// Changes of counters.
+    /// Changes of counters in the same commit.
     pub counters: Vec<CounterChange>,
 }
 

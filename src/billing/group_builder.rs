@@ -33,7 +33,7 @@ pub(super) struct DraftedAdjustment {
     pub(super) adjustment: AdminAdjustment,
     /// Number of the ledger entry of the adjustment.
     pub(super) seq: u64,
-    /// Work of the charge that it corrects.
+    /// Work of the charge that the adjustment corrects; `None` for a grant.
     pub(super) corrected: Option<SoldWork>,
 }
 

@@ -29,7 +29,7 @@ pub struct ChargeEvent {
     pub wallet: Wallet,
     /// Charged amount in micro-credits or nano-kWh, by the wallet.
     pub amount: i64,
-    /// Amount in EUR.
+    /// Amount of the charge in EUR.
     pub eur: Decimal,
 }
 
@@ -91,7 +91,7 @@ impl Ledger {
         amount: i64,
     ) -> Hold {
         let account_balance = self.account_balance(account);
-        // The old process has checked the balance.
+        // The balance is not checked again, because the old process has checked it.
         account_balance.hold(wallet, amount, false).ok();
         Hold::new(self.clone(), account_balance, request.clone(), key.clone(), wallet, amount, 0)
     }
@@ -144,7 +144,7 @@ impl Ledger {
     pub fn stop_writer(&self) {
         self.queue.set_handing_over(true);
         self.join_threads();
-        // The next process reads the replica.
+        // The replica is synced, because the next process reads it.
         self.store.sync_replica();
         self.queue.set_handing_over(false);
     }

@@ -95,7 +95,7 @@ pub struct InvoiceFigures {
     pub corrections: Vec<CorrectionLine>,
     /// Sums by the public id of the key.
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
-    /// Sums by day.
+    /// Sums of the invoice by day.
     pub days: BTreeMap<String, InvoiceSums>,
     /// Sums by location. Requests without an answer have no location and are left out.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,

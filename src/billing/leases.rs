@@ -57,10 +57,10 @@ pub struct Leases {
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
     /// Parts of budgets that the previous process of this member had, until they are restored.
     previous_budgets: Mutex<Vec<(BudgetPool, i64)>>,
-    /// True if an earlier process has ended that may have drawn parts which are not in memory.
+    /// True if an earlier process of this member has ended, and may have drawn parts that are not in memory.
     has_late_draws: AtomicBool,
     returning: Mutex<PendingReturns>,
-    /// Numbers of the other members that want a pool, by its name.
+    /// Numbers of the other members that want a pool, by the name of the pool.
     wanted_by_peers: Mutex<HashMap<String, Vec<u32>>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
@@ -150,7 +150,7 @@ impl Leases {
             state.drawn = state.drawn.saturating_sub(terms.map_or(0, |terms| terms.returned));
             terms
         });
-        // The budget was removed.
+        // A removed budget needs no draw.
         let Some(terms) = terms else { return Ok(true) };
         let least = balance.missing_amount(covered);
         let request = BudgetRequest {
@@ -162,7 +162,7 @@ impl Leases {
             at: self.clock.calendar_now().as_secs(),
         };
         let draw = self.member.draw_from_budget(&request);
-        // The recalled part did not go back.
+        // A failed draw leaves the recalled part with this member, so the part is added again.
         if draw.as_ref().is_err_and(FleetError::is_unapplied) {
             self.with_state(balance, |state| {
                 state.drawn = state.drawn.saturating_add(terms.returned);
@@ -215,8 +215,8 @@ impl Leases {
         self.with_state(balance, |state| state.drawing.clone())
     }
 
-    /// Records the refusal of a request of this price if the other members hold enough for it: what requests in flight
-    /// hold here does not help.
+    /// Records the refusal of a request of this price if the other members hold enough for it. Amounts that requests in
+    /// flight hold on this member are left out.
     fn note_refused(&self, balance: &LeasedBalance, price: i64) {
         let held_here = balance.total().saturating_sub(balance.available());
         if self.recorded_total(balance).saturating_sub(held_here) >= price {
@@ -263,8 +263,8 @@ impl Ledger {
         }
     }
 
-    /// Fills the leases that are used, and returns unused amounts; called once a second. `has_written_spends` is true
-    /// if the spending of all budgets is written, but for that since then. Blocks.
+    /// Refills the leases in use, and returns unused amounts; called once a second. `has_written_spends` is true if the
+    /// last write of the spending of all budgets succeeded. Blocks.
     pub fn adjust_leases(&self, has_written_spends: bool) {
         let mut begun = None;
         let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_DRAW_TIME;

@@ -85,7 +85,7 @@ const ADJUSTMENT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const MAX_OUTCOMES: usize = 512;
 /// Maximum number of rows in one call of [`Ledger::record_outcomes`].
 pub const MAX_EXTRA_ROWS: usize = 128;
-/// Maximum size of these rows in bytes, keys included.
+/// Maximum size of the rows in one call of [`Ledger::record_outcomes`], in bytes, keys included.
 pub use penstock_storage::ledger::MAX_EXTRA_ROW_BYTES;
 
 /// Error if the data exceeds one commit or one row. It returns the data, of which nothing was recorded.

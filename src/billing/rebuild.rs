@@ -174,7 +174,7 @@ fn write_group(
     let low = fold.books.open_reserves().oldest_seq().unwrap_or(fold.chain.seq + 1);
     group.previous_tip = *tip;
     let (seq, hash) = (fold.chain.seq, fold.chain.hash);
-    // The rollups are rebuilt when the ledger is complete.
+    // The tip marks the rollups as incomplete; they are rebuilt when the ledger is complete.
     group.new_tip = LedgerTip { seq, hash, at: fold.at, first_open: low, are_rollups_complete: false };
     ledger.append(&group)?;
     *tip = Some(group.new_tip);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Result of the recalculation of a day's charges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecalculatedDay {
-    /// Number of charges.
+    /// Number of charges of the recalculated day.
     pub charges: u64,
     /// Sum of the charges in the ledger, in micro-credits.
     pub credits: i128,

@@ -81,7 +81,7 @@ fn choose_wallet(
     }
 }
 
-/// Refusal for lack of credits. `held` is true if the balance suffices without the holds of other requests.
+/// Returns the refusal for lack of credits. `held` is true if the balance suffices without the holds of other requests.
 pub(super) fn insufficient_credits(need: ReserveAmounts, available: BalanceRecord, held: bool) -> ApiError {
     let there = NanoKwh(available.energy).kwh();
     let (required, available) =

@@ -143,7 +143,7 @@ impl VerifiedFold<'_> {
         }
     }
 
-    /// Number of the last entry of each chain.
+    /// Returns the number of the last entry of each chain.
     fn ends(&self) -> Vec<(u32, u64)> {
         let ends = self.chains.iter().map(|(number, fold)| (*number, fold.chain.seq));
         ends.filter(|(_, seq)| sequence_of(*seq) > 0).collect()

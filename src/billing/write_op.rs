@@ -100,7 +100,7 @@ impl AdminAdjustment {
 }
 
 impl WriteOp {
-    /// Approximate size on the disk and in memory, in bytes.
+    /// Returns the approximate size on the disk and in memory, in bytes.
     pub(super) fn size_estimate(&self) -> u64 {
         match self {
             Self::Action(action) => action.bytes(),

@@ -30,8 +30,8 @@ pub(super) struct DrainedOps {
 #[derive(Default)]
 struct QueueState {
     ops: Vec<WriteOp>,
-    /// Latest time at which the current group has to be written; the next field is the number of operations that were
-    /// taken for it.
+    /// Latest time at which the current group has to be written. `taken` is the number of operations that were taken
+    /// for the group.
     until: Option<Instant>,
     taken: usize,
     /// Number of operations pushed so far.
@@ -182,8 +182,9 @@ impl WriteQueue {
         Some(DrainedOps { ops, last: state.pushed - left as u64, is_complete: whole })
     }
 
-    /// Collects operations for the same write until they fill a piece, the group has [`MAX_GROUP_OPERATIONS`] operations, or its
-    /// time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group is complete.
+    /// Collects operations for the same write until they fill a piece, the group has [`MAX_GROUP_OPERATIONS`]
+    /// operations, or its time is up: the window, or [`WAITER_WINDOW`] after a caller waits. Returns true if the group
+    /// is complete.
     fn wait_for_more(&self, state: &mut MutexGuard<'_, QueueState>) -> bool {
         let window = Duration::from_micros(self.window_us.load(Ordering::Relaxed));
         let mut until = state.until.unwrap_or_else(|| Instant::now() + window);
@@ -245,7 +246,7 @@ impl WriteQueue {
         state.gathering.then_some(state.taken)
     }
 
-    /// Number of the last operation that was pushed.
+    /// Returns the number of the last operation that was pushed.
     pub(super) fn pushed_count(&self) -> u64 {
         self.state.lock().pushed
     }
@@ -302,7 +303,7 @@ impl WriteQueue {
         self.written.send_replace(number);
     }
 
-    /// Number of the last operation that is on the disk.
+    /// Returns the number of the last operation that is on the disk.
     pub(super) fn written_count(&self) -> u64 {
         *self.written.borrow()
     }

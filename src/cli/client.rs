@@ -83,7 +83,7 @@ impl AdminClient {
     /// Sends a GET request and returns the bytes of a successful answer.
     ///
     /// # Errors
-    /// Same as [`Client::send`].
+    /// Same as [`AdminClient::send`].
     pub fn get_bytes(&self, path: &str) -> Result<Vec<u8>, AdminClientError> {
         self.send_bytes("GET", path, None)
     }

@@ -10,7 +10,7 @@ use crate::upstream::connect::H2_WINDOW;
 /// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
 /// assumption; an open stream takes 13 KiB (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
-/// The same, including data that waits for a client that does not read.
+/// Memory of a request as in `REQUEST_STATE`, and data that waits for a client that does not read.
 const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;

@@ -198,7 +198,7 @@ impl SchemaChecker<'_> {
     }
 }
 
-/// Path segment of a list element: its name if it has one, otherwise its index.
+/// Returns the path segment of a list element: its name if it has one, otherwise its index.
 pub fn path_segment(element: &SpannedValue, index: usize) -> String {
     let named = element.get("id").or_else(|| element.get("name").filter(|_| element.get("model").is_none()));
     match named

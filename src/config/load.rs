@@ -10,13 +10,13 @@ use super::spanned_toml::SpannedValue;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Text of `conf/demo.toml`.
+/// Text of the built-in configuration `conf/demo.toml`.
 pub const DEMO_CONFIG: &str = include_str!("../../conf/demo.toml");
 
 /// Source of a configuration. A reload reads the same source again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// The built-in demo.
+    /// Built-in configuration of the demo.
     Demo,
     /// A file, and those it includes.
     File(PathBuf),

@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 pub enum ParallelValue<'scope, T> {
     /// Thread that computes the value.
     Thread(ScopedJoinHandle<'scope, T>),
-    /// Computed value.
+    /// Value that the thread has computed.
     Value(T),
 }
 

@@ -14,7 +14,7 @@ impl SecretText {
         Self(text.into())
     }
 
-    /// Returns the text. Only for the header or the digest that needs it.
+    /// Returns the secret text, for the header or the digest that needs it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

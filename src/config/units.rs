@@ -44,7 +44,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= MAX_NANOSECONDS)?;
         rest = tail;
     }
-    // At most 366 days in nanoseconds, which fits into 64 bits.
+    // The total is at most 366 days in nanoseconds, which fits into 64 bits.
     (!text.is_empty()).then(|| Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
 }
 

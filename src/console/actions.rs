@@ -46,7 +46,7 @@ pub enum ActionResult {
     Blocks(Vec<Block>),
 }
 
-/// Confirmation of actions that can be undone: none.
+/// Returns no confirmation, for actions that can be undone.
 pub fn without_confirmation(_: &ConsoleRequest, _: &str) -> Option<Confirmation> {
     None
 }
@@ -210,7 +210,7 @@ pub async fn record_form_submission(
         return Ok(());
     }
     let (stores, digest) = (console.app.stores.clone(), active.digest);
-    // All forms of a page have the same id.
+    // The path is part of the key, because all forms of a page have the same id.
     let form = format!("{id} {}", request.path);
     let (code, message) = match run_blocking(move || session::record_form_submission(&stores, &digest, &form))
         .await?

@@ -10,7 +10,7 @@ use penstock_core::{ApiError, ErrorCode};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Headers of every answer.
+/// Headers of every response of the console.
 pub const RESPONSE_HEADERS: [(&str, &str); 6] = [
     ("content-security-policy", CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
@@ -25,9 +25,9 @@ const HTML: &str = "text/html; charset=utf-8";
 /// Answer of the console.
 #[derive(Debug)]
 pub struct ConsoleAnswer {
-    /// HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Content type.
+    /// Content type of the response.
     pub content_type: &'static str,
     /// Value of `cache-control`.
     pub cache: &'static str,
@@ -37,7 +37,7 @@ pub struct ConsoleAnswer {
     pub cookies: Vec<String>,
     /// Name under which the browser saves the body; `None` if the body is a page.
     pub file_name: Option<String>,
-    /// Body.
+    /// Body of the response.
     pub body: Vec<u8>,
     /// Contents that are sent after this answer was made, instead of its body; `None` for a complete answer.
     pub stream: Option<AnswerStream>,
@@ -73,7 +73,7 @@ impl ConsoleAnswer {
         Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
     }
 
-    /// Adds a cookie.
+    /// Adds a `set-cookie` header to the response.
     #[must_use]
     pub fn with_cookie(mut self, cookie: String) -> Self {
         self.cookies.push(cookie);

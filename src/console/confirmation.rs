@@ -33,9 +33,9 @@ pub enum ConfirmedObject {
     Named(String),
     /// Path and query of what the action would change, and the function that shows it below the question.
     Described {
-        /// Path.
+        /// Path of the admin request that reads the object.
         path: String,
-        /// Query.
+        /// Query of the admin request that reads the object.
         query: Vec<(&'static str, String)>,
         /// Function that shows the answer.
         describe: fn(&Value) -> ObjectDescription,

@@ -30,7 +30,7 @@ fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
     page.request.query("account").map(str::trim).unwrap_or_default()
 }
 
-/// Shows the refusal of a field of the form at the field; other refusals are returned.
+/// Adds the refusal of a field to the form, and returns the form as a block; returns other refusals as errors.
 fn at_field(mut form: penstock_console::Form, refusal: ApiError) -> Result<Vec<Block>, ApiError> {
     if refusal.param.is_none() || refusal.code == ErrorCode::Internal {
         return Err(refusal);
@@ -91,7 +91,7 @@ pub async fn carbon_csv(page: &PageContext<'_>, for_all: bool) -> Result<Console
     Ok(ConsoleAnswer::file_answer(CSV, name, blocks::carbon_csv(&report, style).into_bytes()))
 }
 
-/// Returns usage as CSV: a row for each day and group, by one of these dimensions.
+/// Returns usage as CSV: a row for each day and group.
 ///
 /// # Errors
 /// Returns 400 if the style is invalid, or the refusal of the admin API.
@@ -112,7 +112,7 @@ pub async fn usage_csv(
     Ok(ConsoleAnswer::file_answer(CSV, file_name("usage", &usage), text.into_bytes()))
 }
 
-/// Returns the charges of the period of the query, grouped by these dimensions.
+/// Returns the charges of the period of the query, grouped by the dimensions `group_by`.
 async fn read_charges(page: &PageContext<'_>, group_by: &str) -> Result<Value, ApiError> {
     let given = ["from", "to", "account"];
     let given = given.map(|name| (name, page.request.query(name).map(str::trim).unwrap_or_default()));

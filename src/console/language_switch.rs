@@ -61,7 +61,7 @@ impl Console {
             let form = penstock_console::pages::check_configuration_form();
             (operators::actions::CONFIGURATION_PATH.to_owned(), Some(form))
         } else if restored.path == dashboard::playground::PLAYGROUND_PATH {
-            // The page fills its form itself.
+            // The playground page fills its form itself.
             (restored.path.clone(), None)
         } else {
             match actions::find_form(self, &restored) {

@@ -199,7 +199,7 @@ enum Wake {
 }
 
 impl LiveStream {
-    /// Opens a stream.
+    /// Opens a stream of live figures for a page.
     ///
     /// # Errors
     /// Returns 503 if there are too many.

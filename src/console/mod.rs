@@ -80,13 +80,13 @@ pub trait ConsoleBackend: Send + Sync {
 /// Request to the admin API.
 #[derive(Debug)]
 pub struct BackendRequest<'a> {
-    /// HTTP method.
+    /// HTTP method of the admin request.
     pub method: Method,
     /// Path without the query.
     pub path: String,
     /// Names and values of the query.
     pub query: Vec<(String, String)>,
-    /// JSON object.
+    /// JSON body of the admin request.
     pub body: Value,
     /// Author of the request in the audit log.
     pub actor: &'a str,

@@ -22,7 +22,7 @@ pub const PAGE_ROWS: &str = "100";
 pub struct PageDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Title.
+    /// Title of the page.
     title: &'static str,
     /// True if the navigation lists the page.
     in_nav: bool,
@@ -54,7 +54,7 @@ pub struct PageContext<'a> {
     /// Site that answers the request.
     pub console: &'a Console,
     backend: &'a dyn ConsoleBackend,
-    /// Request.
+    /// Request for the page.
     pub request: &'a ConsoleRequest,
     /// Session of the person.
     pub active: &'a ActiveSession,
@@ -336,7 +336,7 @@ impl<'a> PageContext<'a> {
 
     /// Sets the title of the page, instead of the one of the table with the id.
     pub fn set_title(&self, title: Text) {
-        // The first title stays.
+        // A title that is already set is not replaced.
         self.title.set(title).ok();
     }
 

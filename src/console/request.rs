@@ -21,9 +21,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Request to the console.
 #[derive(Clone, Debug, Default)]
 pub struct ConsoleRequest {
-    /// Method.
+    /// HTTP method of the request.
     pub method: Method,
-    /// Path, percent-encoded.
+    /// Path of the request, percent-encoded.
     pub path: String,
     /// Language of the pages: from the cookie, otherwise from the browser's `Accept-Language`.
     pub language: Language,
@@ -45,7 +45,7 @@ pub struct ConsoleRequest {
     host: String,
 }
 
-/// Reads a request.
+/// Reads a request to the console: its head and the fields of a form.
 ///
 /// # Errors
 /// Returns 413 or 408 if the form is too large or too slow, 415 if it is not a form.

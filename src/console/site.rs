@@ -18,11 +18,11 @@ pub struct ConsoleSite {
     pub roles: &'static [UserRole],
     /// Message of the refusal of persons who have a role of another site, after their password was verified.
     pub other_role_message: &'static str,
-    /// Pages.
+    /// Pages of the site.
     pub pages: &'static [PageDefinition],
     /// Files that are not pages.
     pub downloads: &'static [DownloadDefinition],
-    /// Forms.
+    /// Forms of the site.
     pub actions: &'static [ActionDefinition],
     /// Maximum number of failed sign-in attempts per minute of all persons together.
     pub attempts_per_minute: NonZeroU64,

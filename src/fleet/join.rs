@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 /// Interval of the checks whether another member has filled the pools.
 const POOL_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// File with the strand of the previous process of this folder: the number of the strand, then the names that the
-/// strand may have, one per line. Only the process that holds the lock of the folder reads or writes the file.
+/// File with the membership of the previous process of this folder: the number of the member, then the names that the
+/// member may have, one per line. Only the process that holds the lock of the folder reads or writes the file.
 pub(super) struct IdentityFile {
     file: File,
     previous: Option<PreviousStrand>,
 }
 
-/// Incarnation (numbered fleet membership) of the previous process of this folder.
+/// Membership of the previous process of this folder.
 struct PreviousStrand {
     id: u32,
-    /// Names that the strand may have; none if the file is from a version that did not write names.
+    /// Names that the member may have; none if the file is from a version that did not write names.
     names: Vec<String>,
 }
 
@@ -52,8 +52,8 @@ impl IdentityFile {
         Ok(Self { file, previous: PreviousStrand::parse(&text) })
     }
 
-    /// Writes the number of this process's strand and its possible names. Without them, the next process of the folder
-    /// joins as a new member, and the other members evict this strand.
+    /// Writes the number and the possible names of this process's membership. Without them, the next process of the
+    /// folder joins as a new member, and the other members evict this one.
     pub(super) fn write_membership(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
         let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -67,13 +67,13 @@ impl IdentityFile {
     }
 }
 
-/// Continues the strand of the folder's previous process, or joins as a new member, and writes it to the file.
+/// Continues the membership of the folder's previous process, or joins as a new member, and writes it to the file.
 pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Incarnation, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
     let adopted = match file.previous.take() {
         Some(PreviousStrand { id, names }) => {
             if !names.is_empty() {
-                // If this process ends between the two writes, the strand has either the old or the new name.
+                // If this process ends between the two writes, the member has either the old or the new name.
                 let either: Vec<String> = names.iter().cloned().chain([name.to_owned()]).collect();
                 file.write_membership(id, &either)?;
             }

@@ -40,7 +40,7 @@ struct SharedMember {
     fleet: SharedFleet,
     /// Zero of the times in `observed` and `term`.
     start: Instant,
-    /// Number of this member's strand, which identifies the member in the fleet.
+    /// Number that identifies this member in the fleet.
     id: u32,
     name: String,
     settings: FleetSettings,
@@ -58,7 +58,7 @@ struct SharedMember {
     beat_micros: AtomicU64,
 }
 
-/// Beats of the other members as seen by this one.
+/// Heartbeats of the other members, as this member has read them.
 #[derive(Debug)]
 struct ObservedPeers {
     claims: PeerWatch,
@@ -136,7 +136,7 @@ impl FleetMember {
         self.0.is_some()
     }
 
-    /// Returns the number of this member's strand; 0 without a fleet.
+    /// Returns the number of this member; 0 without a fleet.
     #[must_use]
     pub fn member_number(&self) -> u32 {
         self.0.as_ref().map_or(0, |member| member.id)
@@ -201,7 +201,7 @@ impl FleetMember {
     /// transaction. `sent` is the time before the call. Does nothing without a fleet. Blocks.
     ///
     /// # Errors
-    /// Returns `Evicted` if other members evicted this one, which is final, and the errors of the store.
+    /// Returns the error of an eviction by other members, which is final, and the errors of the store.
     pub fn write_heartbeat(
         &self,
         report: &MemberReport,
@@ -245,7 +245,7 @@ impl FleetMember {
         self.process_heartbeats(self.observe_members(&[])?, now)
     }
 
-    /// Records the beats that were read at `now`, buries the members that are dead, and returns the reports of the
+    /// Records the beats that were read at `now`, evicts the members that are dead, and returns the reports of the
     /// other live members. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
@@ -315,7 +315,7 @@ impl FleetMember {
         let Some(member) = &self.0 else { return };
         let Incarnation { id, beat } = *member.strand.lock();
         member.evicted.store(true, Ordering::Release);
-        // If this fails, the other members evict this member after `fleet.lease`.
+        // If the call fails, the other members evict this member after `fleet.lease`.
         member.fleet.evict(&PeerIncarnation { id, beat, name: Some(member.name.clone()) }).ok();
     }
 }
@@ -337,7 +337,7 @@ impl SharedMember {
         *self.strand.lock()
     }
 
-    /// Records that other members evicted this one if a draw says so.
+    /// Records that other members evicted this one, if the error of a draw reports it.
     fn record_eviction<T>(&self, drawn: Result<T, FleetError>) -> Result<T, FleetError> {
         if matches!(drawn, Err(FleetError::Evicted)) {
             self.evicted.store(true, Ordering::Release);
@@ -359,7 +359,7 @@ impl SharedMember {
         let is_silent = |peer: &PeerIncarnation| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
-        // If this member was evicted meanwhile, it is not added.
+        // A member that was evicted meanwhile is not added.
         if !self.evicted.load(Ordering::Acquire) && !live.contains(&self.id) {
             live.push(self.id);
         }
@@ -379,7 +379,7 @@ pub fn pool_credit_operations(changes: &[PoolAmount]) -> Transaction {
 fn store_error(error: FleetError) -> StoreError {
     match error {
         FleetError::Store(error) => error,
-        // Only heartbeats and draws return the error `Evicted`.
+        // The eviction of this member is reported by heartbeats and draws only, so no other call returns this error.
         FleetError::Evicted => StoreError::Guard { step: 0 },
     }
 }

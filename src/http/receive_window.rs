@@ -41,7 +41,7 @@ impl BodyReadCounter {
 }
 
 impl BodyReadGuard {
-    /// Creates the reservation of a body that is not being read yet.
+    /// Creates the guard of a body that is not being read yet.
     #[must_use]
     pub fn new(bodies: &Arc<BodyReadCounter>) -> Self {
         Self { bodies: bodies.clone(), read: false }

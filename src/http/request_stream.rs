@@ -42,7 +42,7 @@ enum FramingState {
     /// Body of a known length, with the number of bytes that have not arrived.
     Length(u64),
     Chunked(ChunkedBodyScanner),
-    /// Invalid chunked encoding.
+    /// Request body with an invalid chunked encoding.
     Malformed,
     Complete,
 }
@@ -82,7 +82,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 /// Use of an interim response to a client that ends its sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterimProbe {
-    /// May be sent: none was sent yet, and no byte of the response.
+    /// An interim response may be sent: none was sent yet, and no byte of the response.
     Allowed,
     /// No interim response may be sent, because HTTP/1.0 has none. The client gets its response unless its connection
     /// was reset.
@@ -287,7 +287,7 @@ impl AsyncRead for RequestStream {
         match &this.body {
             FramingState::Complete => return this.poll_behind(cx),
             FramingState::Malformed => return Poll::Ready(Err(ErrorKind::InvalidData.into())),
-            // Bytes after the body stay in the socket.
+            // The read is limited to the body, so that bytes of the next request stay in the socket.
             FramingState::Length(left) => ready!(Pin::new(&mut stream.take(*left)).poll_read(cx, buf))?,
             FramingState::Chunked(_) => ready!(Pin::new(stream).poll_read(cx, buf))?,
         }

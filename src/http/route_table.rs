@@ -7,10 +7,10 @@ use penstock_core::{ApiError, ErrorCode};
 
 /// Entry of a route table: one method on one path.
 pub trait Route {
-    /// HTTP method.
+    /// Returns the HTTP method of the route.
     fn method(&self) -> Method;
 
-    /// Path pattern.
+    /// Returns the path pattern of the route.
     fn path(&self) -> &'static str;
 }
 
@@ -60,7 +60,7 @@ pub fn find_route<'p, R: Route>(
     Err(if allowed.is_empty() { RouteError::UnknownPath } else { RouteError::MethodNotAllowed(allowed) })
 }
 
-/// Error of a path that does not support a method. Its detail `allow` lists the methods that it supports.
+/// Returns the error of a path that does not support a method. Its detail `allow` lists the methods that it supports.
 pub fn method_not_allowed(method: &Method, allowed: &[Method]) -> ApiError {
     let allow = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     let message = format!("This path takes {allow}, not {method}.");

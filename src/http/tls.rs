@@ -18,7 +18,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// TLS configuration of a listener.
 pub struct TlsConfig {
-    /// Acceptor of connections.
+    /// Acceptor of TLS connections.
     pub acceptor: Acceptor,
     /// Expiry of the certificate, Unix seconds.
     pub expires: i64,

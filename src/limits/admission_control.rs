@@ -20,16 +20,16 @@ pub struct AdmissionControl {
     refused: [AtomicU64; ShedReason::ALL.len()],
 }
 
-/// Reason of a refusal for lack of capacity, which may pass.
+/// Reason of a refusal for a temporary lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
-    /// Too many requests wait.
+    /// Refusal because too many requests wait.
     QueueFull,
-    /// No permit of the process in time.
+    /// Refusal because no permit of the process became free in time.
     GatewayTimeout,
-    /// No permit of a provider in time.
+    /// Refusal because no permit of a provider became free in time.
     Provider,
-    /// The request would hold too many bytes together with the other requests.
+    /// Refusal because the request would hold too many bytes together with the other requests.
     Bytes,
     /// Batch work ended its wait for a provider, because the gateway is almost full.
     Batch,
@@ -40,7 +40,7 @@ impl ShedReason {
     pub const ALL: [Self; 5] =
         [Self::QueueFull, Self::GatewayTimeout, Self::Provider, Self::Bytes, Self::Batch];
 
-    /// Name in metrics.
+    /// Returns the name of the reason in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,7 +142,7 @@ impl AdmissionControl {
         }
     }
 
-    /// Counts a refusal.
+    /// Counts a refusal for a reason.
     pub fn count_refusal(&self, why: ShedReason) {
         if let Some(count) = self.refused.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl AdmissionControl {
     /// Returns the refusal of a request, and counts it.
     pub fn refuse(&self, why: ShedReason) -> ApiError {
         self.count_refusal(why);
-        // Spread, so that requests that are refused together do not retry together.
+        // The time to retry is random, so that requests that are refused together do not retry together.
         ApiError::new(ErrorCode::Overloaded).with_retry_after(rand::random_range(1..=3))
     }
 
@@ -190,7 +190,7 @@ const fn admission_capacity(settings: &settings::OverloadSettings) -> AdmissionC
 }
 
 impl AdmissionPermit {
-    /// Reserves further bytes.
+    /// Reserves further bytes of memory for the request.
     ///
     /// # Errors
     /// Returns 503 if the other requests hold too many bytes.

@@ -58,7 +58,7 @@ struct PermitWaiter<'p> {
 type GrantedPermits = Vec<(oneshot::Sender<TokenizerPermit>, TokenizerPermit)>;
 
 impl TokenizerPermits {
-    /// Creates `limit` permits.
+    /// Creates the permits for at most `limit` concurrent token counts.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(PermitQueue {
@@ -112,7 +112,7 @@ impl TokenizerPermits {
                 },
             };
             drop(queue);
-            // Delivered after the lock is released.
+            // The displaced waiter is notified after the lock is released, by dropping its sender.
             drop(gone);
             PermitWaiter { permits: self, account, ticket: number, is_batch_line: wait.is_none(), receiver }
         };

@@ -28,7 +28,7 @@ const PLAIN_READ_BUFFER: usize = 512;
 /// Size of the read buffer below TLS, which reads its records in small pieces.
 const TLS_READ_BUFFER: usize = 16 * 1024;
 
-/// Connected socket.
+/// Connected socket with a read buffer.
 #[derive(Debug)]
 pub struct BufferedSocket {
     io: BufReader<BufWriter<TcpStream>>,

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Point at which a request can be made to panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectionPoint {
-    /// After the body was read, before the reservation.
+    /// Point after the body was read, before the reservation.
     Body,
-    /// Before the upstream request; reservation, limits and a provider permit are held.
+    /// Point before the upstream request; reservation, limits and a provider permit are held.
     Attempt,
-    /// After a part of the stream was sent.
+    /// Point after a part of the stream was sent.
     Stream,
-    /// During blocking work of the request on another thread.
+    /// Point in blocking work of the request on another thread.
     OffThread,
-    /// After the head was read, before the route lookup.
+    /// Point after the head was read, before the route lookup.
     Route,
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn refusal_after_close(
     }
 }
 
-/// Outcome of the phases of a line.
+/// Outcome of the exchange of a batch line.
 pub(crate) enum LineCompletion<'a> {
     /// A response was written.
     Answered,

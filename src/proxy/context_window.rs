@@ -192,7 +192,7 @@ async fn check_conversation(
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
-    // Boxed, because few requests need the count and its state would enlarge the future of every request.
+    // The future is boxed, because few requests need the count and its state would enlarge the future of every request.
     match Box::pin(count_exactly(counting, model, ask, wide)).await? {
         Some(count) if count.tokens >= wide => Err(context_exceeded(wide, count.tokens)),
         Some(count) => Ok(Some(count)),

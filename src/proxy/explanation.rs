@@ -58,7 +58,7 @@ pub struct ExplainedCandidate {
     pub offer: Arc<OfferState>,
     /// Values that were scored.
     pub candidate: Candidate,
-    /// Group and score.
+    /// Group and score of the candidate.
     pub explained: ExplainedOffer,
     /// Fit of the request into the context window of the offer.
     pub fit: WindowFit,
@@ -70,7 +70,7 @@ pub struct ExplainedCandidate {
 pub struct RouteExplanation {
     /// Flavor by which the offers are ordered.
     pub flavor: &'static dyn Flavor,
-    /// Candidates, best first.
+    /// Candidates of the request, the best first.
     pub candidates: Vec<ExplainedCandidate>,
     /// Offers that cannot serve the request.
     pub excluded: Vec<(Arc<OfferState>, ExclusionReason)>,

@@ -85,7 +85,8 @@ impl RequestContext {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    /// Boxed, because Pingora's future of a request stores it several times; `None` during shutdown of the process.
+    /// Context of a request; `None` during shutdown of the process. It is boxed, because Pingora's future of a request
+    /// stores it several times.
     type CTX = Option<Box<RequestContext>>;
 
     fn new_ctx(&self) -> Self::CTX {
@@ -107,7 +108,7 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let session = session.as_downstream_mut();
-        // Each read sets its own deadline instead.
+        // Pingora's read timeout is off, because each read of a body sets its own deadline.
         session.set_read_timeout(None);
         if ctx.origin.is_none() {
             ctx.origin = session.req_header_mut().extensions_mut().remove();

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Path of these requests in the API.
+/// Path of chat requests in the API.
 const CHAT_PATH: &str = "/v1/chat/completions";
 /// Maximum size of a response in bytes. A longer response ends the request, as if the client disconnected.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;

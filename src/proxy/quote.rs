@@ -29,7 +29,7 @@ type QuoteFilters = (Parse, SelectCandidates);
 pub struct RequestQuote {
     /// Members `environment_impact` and `billing_cost` that the response to the expected answer would have.
     pub expected: Value,
-    /// Expected charge, EUR.
+    /// Expected charge of the request, in EUR.
     pub expected_eur: Decimal,
     /// Expected number of output tokens.
     pub output_tokens: u64,

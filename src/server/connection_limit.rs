@@ -42,7 +42,7 @@ pub enum ConnectionRefusal {
 }
 
 impl ConnectionRefusal {
-    /// Name in metrics.
+    /// Returns the name of the limit in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

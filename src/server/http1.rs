@@ -30,7 +30,7 @@ const MIN_SPARE: usize = 1024;
 enum HeadRead {
     /// Complete head, with its framing.
     Complete(RequestFraming),
-    /// Refused head.
+    /// Request head that was refused.
     Refused(HeadError),
     /// Head that did not arrive in time.
     Late,

@@ -47,7 +47,7 @@ fn client_keepalive(patience: Duration) -> TcpKeepalive {
     }
 }
 
-/// Listening TCP socket.
+/// Listening TCP socket with its bound address.
 pub struct BoundListener {
     /// Bound address, with the actual port.
     pub address: SocketAddr,

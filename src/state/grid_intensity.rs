@@ -1,6 +1,6 @@
-//! Carbon intensity of the electricity grids where providers are: of the present hour from the configuration, and of the
-//! hours before as it was known then. The history is written with the measured latencies, one row for each grid zone, and
-//! survives a restart.
+//! Carbon intensity of the electricity grids where providers are: that of the present hour from the configuration, and
+//! that recorded for the hours before. The history is written with the measured latencies, one row for each grid zone,
+//! and survives a restart.
 
 use super::AppState;
 use crate::config::settings::Provider;

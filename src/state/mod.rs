@@ -65,7 +65,7 @@ pub struct AppState {
     pub ledger: Arc<Ledger>,
     /// Clock of the process.
     pub clock: ProcessClock,
-    /// Connections to providers.
+    /// Pools of connections to providers.
     pub connection_pools: ConnectionPools,
     /// Active health checks of providers.
     pub health_checks: HealthChecks,
@@ -87,9 +87,9 @@ pub struct AppState {
     pub image_cache: ImageCache,
     /// Buffer pool for large bodies.
     pub buffer_pool: Arc<BufferPool>,
-    /// Uploaded files.
+    /// Manager of uploaded files.
     pub files: Arc<FileManager>,
-    /// Stored responses.
+    /// Store of responses.
     pub responses: Arc<ResponseStore>,
     /// Manager of batches.
     pub batches: Arc<BatchManager>,
@@ -127,7 +127,7 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// Builds the state.
+    /// Builds the state of the process, and opens its store.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.

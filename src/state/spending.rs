@@ -8,7 +8,7 @@ use penstock_ledger::Wallet;
 
 impl AppState {
     /// Writes the spending since the last call to the store, unless another process counts it; blocks. Returns true if
-    /// nothing from before is unwritten.
+    /// no earlier spending is unwritten.
     pub fn flush_spends(&self) -> bool {
         let _guard = self.spend_flush_lock.lock();
         !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)

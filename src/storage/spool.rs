@@ -108,7 +108,7 @@ pub struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    /// Appends bytes.
+    /// Appends bytes to the spool, in memory or in its file.
     ///
     /// # Errors
     /// Returns `StorageFull` or another I/O error.
@@ -205,7 +205,7 @@ impl Drop for SpoolFile {
 }
 
 impl SpooledData {
-    /// Length in bytes.
+    /// Returns the length of the spooled data, in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.length

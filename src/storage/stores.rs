@@ -32,25 +32,25 @@ pub use database::{
 /// Open store and its secrets.
 #[derive(Clone)]
 pub struct Stores {
-    /// Store.
+    /// Store of all rows; the typed stores use it.
     pub store: Arc<dyn Store>,
     /// Store in the form that can be handed over to another process, and its settings.
     handover: (Arc<HandoverStore>, StorageSettings),
     /// Membership in the fleet of the store.
     pub fleet: Arc<FleetMember>,
-    /// API keys.
+    /// Store of API keys.
     pub keys: KeyStore,
-    /// Accounts.
+    /// Store of accounts.
     pub accounts: AccountStore,
     /// Spending of accounts and keys.
     pub spends: SpendStore,
-    /// Measured latency statistics.
+    /// Store of measured latency statistics.
     pub measurements: MeasurementStore,
     /// Persons who may sign in to the console.
     pub users: UserStore,
     /// Sessions of signed-in persons.
     pub sessions: SessionStore,
-    /// Issued invoices.
+    /// Store of issued invoices.
     pub invoices: InvoiceStore,
     /// Audit log of administrative changes.
     pub audit: AuditLog,

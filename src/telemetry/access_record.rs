@@ -30,7 +30,7 @@ pub enum ExchangeOutcome {
 }
 
 impl ExchangeOutcome {
-    /// Name in logs and metrics.
+    /// Returns the name of the outcome in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,9 +94,9 @@ pub struct AccessRecord {
     pub status: u16,
     /// Stable error code, if the request was refused.
     pub error_code: Option<&'static str>,
-    /// Outcome.
+    /// Outcome of the exchange.
     pub outcome: ExchangeOutcome,
-    /// Attempts, in order.
+    /// Attempts at providers, in order.
     pub attempts: Vec<AttemptRecord>,
     /// Provider that answered.
     pub provider: Option<Box<str>>,
@@ -129,14 +129,14 @@ pub struct AccessRecord {
 pub enum SessionOutcome {
     /// No earlier answer to the session is known.
     New,
-    /// The same offer as the last time answered.
+    /// The same offer answered as for the last request of the session.
     Stayed,
     /// Another offer answered: the last one was ejected or too loaded, or the other offer was better.
     Moved,
 }
 
 impl SessionOutcome {
-    /// Name in metrics.
+    /// Returns the name of the session outcome in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

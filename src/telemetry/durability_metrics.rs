@@ -16,7 +16,7 @@ pub struct DurabilitySnapshot {
     pub exposed_eur_units: i64,
     /// Number of bytes that wait to be written to the ledger.
     pub waiting: u64,
-    /// Open reserves.
+    /// Number of open reservations.
     pub open: u64,
     /// Number of the last entry on the disk.
     pub entries: u64,

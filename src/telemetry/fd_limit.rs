@@ -85,7 +85,7 @@ pub fn is_fd_exhaustion(error: &io::Error) -> bool {
     gone
 }
 
-/// Returns true if an error of Pingora's connector has such an error as its cause.
+/// Returns true if an error of Pingora's connector has the cause that no descriptor is free.
 pub fn is_pingora_fd_exhaustion(error: &Error) -> bool {
     error.root_cause().downcast_ref::<io::Error>().is_some_and(is_fd_exhaustion)
 }

@@ -92,7 +92,7 @@ impl FleetSeries {
 
 impl FleetMetrics {
     pub(super) fn new(r: &Registry) -> Self {
-        // The tests of the alert rules need the names of these metrics.
+        // The tests of the alert rules need the names of the fleet's metrics.
         #[cfg(test)]
         FleetSeries::new(&Registry::new()).ok();
         Self { registry: r.clone(), series: std::sync::OnceLock::new() }

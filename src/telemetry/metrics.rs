@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Label value for an absent value.
 pub(super) const NO_VALUE: &str = "none";
 
-/// All metrics.
+/// Registry of all metrics.
 pub struct MetricsRegistry {
     registry: Registry,
     requests: RequestMetrics,
@@ -52,11 +52,11 @@ pub struct MetricsRegistry {
 
 /// State of the process at a scrape.
 pub struct MetricsSnapshot<'a, O> {
-    /// Offers with their breakers.
+    /// Offers with their circuit breakers.
     pub offers: O,
     /// Providers by id, each with its number of requests in flight.
     pub providers: Vec<(&'a str, u32)>,
-    /// Exchanges in flight.
+    /// Number of exchanges in flight.
     pub exchanges: usize,
     /// Number of retries that the retry budget allows at the moment.
     pub retries_left: u64,
@@ -202,7 +202,7 @@ impl MetricsRegistry {
         self.images_dropped.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 
-    /// Counts a backup.
+    /// Counts a backup that succeeded or failed.
     pub fn count_backup(&self, good: bool) {
         self.durability.count_export(good);
     }

@@ -10,10 +10,10 @@ pub const MINUTES: u64 = 5;
 /// First HTTP status of an error of the gateway or of its providers.
 const FIRST_ERROR_STATUS: u16 = 500;
 
-/// Numbers of the requests of some minutes.
+/// Numbers of requests, errors and refusals in a period of minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
-    /// Ended requests.
+    /// Number of ended requests.
     pub requests: u64,
     /// Requests that ended with a status of 500 or more, or with an error within a stream.
     pub errors: u64,

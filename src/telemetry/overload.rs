@@ -7,7 +7,7 @@ use std::time::Duration;
 /// State of admission control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionSnapshot {
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub requests: usize,
     /// Bytes that the requests in flight hold.
     pub bytes: usize,

@@ -22,7 +22,7 @@ pub struct RecentRequest {
     pub model: Option<Box<str>>,
     /// Name of the flavor.
     pub flavor: Option<&'static str>,
-    /// Provider that answered.
+    /// Provider that answered the request.
     pub provider: Option<Box<str>>,
     /// Name of the outcome.
     pub outcome: &'static str,

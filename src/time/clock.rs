@@ -86,7 +86,7 @@ pub enum ClockAdjustment {
 }
 
 impl ProcessClock {
-    /// Starts a clock.
+    /// Starts the clock of the process at the time of the system clock.
     #[must_use]
     pub fn start() -> Self {
         // The state is never freed, because copies of the clock live as long as the process, and a process starts only

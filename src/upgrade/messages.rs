@@ -33,14 +33,14 @@ pub enum OldToNew {
     Acts {
         /// Number that the acknowledgement repeats.
         number: u64,
-        /// Ledger actions.
+        /// Ledger actions that the new process records.
         acts: Vec<SentAction>,
     },
     /// Request to the store, which the new process has open.
     Call {
         /// Number that the response repeats.
         number: u64,
-        /// Request.
+        /// Request to the store, which the new process executes.
         call: StoreRequest,
     },
     /// Notice that the old process closes the connection.
@@ -65,7 +65,7 @@ pub enum NewToOld {
     Account(String),
 }
 
-/// Writes a message.
+/// Writes a message to the other process.
 ///
 /// # Errors
 /// Returns an error if the other process has closed the connection.
@@ -79,7 +79,7 @@ pub fn write_message(out: &mut impl Write, frame: &impl Serialize) -> Result<()>
     out.write_all(&text)
 }
 
-/// Reads the next message.
+/// Reads the next message of the other process.
 ///
 /// # Errors
 /// Returns an error if the connection is closed or the message is invalid.

@@ -61,9 +61,9 @@ pub enum StoreResponse {
     Done,
     /// Failed precondition, with the index of its operation.
     Guard(usize),
-    /// Full disk.
+    /// Error because the disk is full.
     Full,
-    /// Damaged data.
+    /// Error because stored data is damaged.
     Corrupt(String),
     /// Any other error; the result of a transaction is then unknown.
     Failed,
@@ -273,7 +273,7 @@ impl StoreRequest {
         matches!(self, Self::Apply(changes) if changes.iter().any(batches))
     }
 
-    /// Executes the request.
+    /// Executes the request on a store, and returns the response.
     #[must_use]
     pub fn execute(self, store: &dyn Store) -> StoreResponse {
         self.try_execute(store).unwrap_or_else(|error| match error {

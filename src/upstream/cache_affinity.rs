@@ -64,7 +64,7 @@ impl CacheAffinity {
         self.hit_ratio = known.hit_ratio.clone();
     }
 
-    /// Hash of the offer's identity.
+    /// Returns the hash of the offer's identity.
     #[must_use]
     pub const fn identity_hash(&self) -> u64 {
         self.identity

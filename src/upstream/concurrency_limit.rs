@@ -48,7 +48,7 @@ struct WaitQueues {
     /// Batch lines that hold a permit, the youngest last. The signal of a line is removed when the line is asked to
     /// release its permit.
     batch_lines: Vec<(u64, Option<CancellationToken>)>,
-    /// Number of the last line.
+    /// Number of the last batch line that got a permit.
     number: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct ConcurrencyPermit {
 pub struct PermitWaiter {
     concurrency: Arc<ConcurrencyLimit>,
     queue: WaiterClass,
-    /// Account that waits.
+    /// Account of the waiting request.
     account: Arc<str>,
     number: u64,
     receiver: oneshot::Receiver<ConcurrencyPermit>,
@@ -84,9 +84,9 @@ pub struct PermitWaiter {
 /// Class of a waiter, which selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaiterClass {
-    /// Interactive requests.
+    /// Interactive requests of clients.
     Interactive,
-    /// Batch work.
+    /// Lines of batches and other batch work.
     Batch,
 }
 

@@ -138,7 +138,7 @@ impl ConfigSnapshot {
         self.models.get(id)
     }
 
-    /// Returns all models.
+    /// Returns all models of the configuration.
     pub fn models(&self) -> impl Iterator<Item = &Arc<ModelState>> {
         self.models.values()
     }

@@ -60,7 +60,7 @@ pub(super) struct ResolvedPeer {
     address: SocketAddr,
     /// Minimum TLS version.
     min_tls: TlsVersion,
-    /// Connect timeout.
+    /// Timeout of a connection attempt.
     connect: Duration,
     /// Write timeout: longest time for which the provider may accept no bytes.
     write_timeout: Duration,
@@ -90,7 +90,8 @@ impl ResolvedPeer {
             self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
-        // Opened without Pingora, whose buffers of 64 KiB per direction would be allocated for silent streams too.
+        // The socket is opened without Pingora, whose buffers of 64 KiB per direction would be allocated for silent
+        // streams too.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
@@ -235,8 +236,8 @@ impl UpstreamRoute {
         if let Some((stream, owner)) = pool.take_idle(&peer) {
             return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
         }
-        // Boxed like the other branch: new connections are rare, and this state would enlarge the future of every
-        // request.
+        // The future is boxed, as in the other branch: new connections are rare, and its state would enlarge the future
+        // of every request.
         let stream = Box::pin(peer.connect(&pool)).await?;
         Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::of_current_thread(), peer, pool))
     }

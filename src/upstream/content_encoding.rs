@@ -20,11 +20,11 @@ pub enum DecodeError {
 
 /// Streaming decoder of a body in its content encoding.
 pub enum ContentDecoder {
-    /// No encoding.
+    /// Body without a content encoding.
     Identity,
-    /// `gzip`.
+    /// Decoder of `gzip`, with the maximum size of a decoded chunk.
     Gzip(Box<GzDecoder<Vec<u8>>>, usize),
-    /// `deflate`.
+    /// Decoder of `deflate`, with the maximum size of a decoded chunk.
     Deflate(Box<ZlibDecoder<Vec<u8>>>, usize),
 }
 

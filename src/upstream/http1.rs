@@ -18,8 +18,8 @@ const INITIAL_READ: usize = 4 * 1024;
 const EVENT_READ: usize = 1024;
 /// Maximum bytes per read of a body with a known length.
 const BODY_READ: usize = 64 * 1024;
-/// Maximum bytes per read of a stream. Smaller, because the bytes of one read are processed in one poll, while other
-/// tasks wait.
+/// Maximum bytes per read of a stream. It is smaller than `BODY_READ`, because the bytes of one read are processed in
+/// one poll, while other tasks wait.
 const STREAM_READ: usize = 16 * 1024;
 /// Spare capacity below which the buffer is enlarged, in bytes.
 const MIN_SPARE: usize = 512;
@@ -50,7 +50,7 @@ pub struct Http1Exchange {
     next_read: usize,
     head: Option<(Http1ResponseHead, Bytes)>,
     body: BodyReader,
-    /// Read timeout.
+    /// Timeout of each read.
     read_timeout: Option<Duration>,
 }
 

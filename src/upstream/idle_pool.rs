@@ -28,7 +28,7 @@ pub struct IdlePool {
     /// Number of connections in all thread pools.
     idle_count: AtomicUsize,
     max_connections: usize,
-    /// Maximum idle time.
+    /// Maximum idle time of a pooled connection.
     max_idle: Duration,
 }
 

@@ -47,11 +47,11 @@ pub struct OfferState {
     pub offer: Arc<OfferSettings>,
     /// Provider of the offer.
     pub provider: Arc<ProviderState>,
-    /// Latency statistics.
+    /// Latency statistics of the offer.
     pub latency_stats: Arc<Mutex<LatencyStats>>,
     /// Version of the latency statistics that were stored last.
     pub latency_stats_version: Arc<AtomicU64>,
-    /// Circuit breaker.
+    /// Circuit breaker of the offer.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which the readiness of the offer follows its breaker.
     pub(super) memberships: Arc<PoolMemberships>,

@@ -37,7 +37,7 @@ pub struct OfferPricing {
 pub struct PricedAnswer {
     /// Footprint, which includes failed attempts.
     pub footprint: AnswerFootprint,
-    /// Charge.
+    /// Charge for the answer.
     pub charge: RequestCharge,
     /// Energy in kWh for the bill, if the model is billed by energy.
     pub billable_kwh: Option<Decimal>,
@@ -56,11 +56,11 @@ pub struct ChargeTerms {
     pub eur_per_credit: Decimal,
     /// True if the response shows how its figures were computed.
     pub provenance: bool,
-    /// Format of amounts.
+    /// Format of amounts in responses.
     pub amounts: AmountFormat,
     /// True if the batch price applies.
     pub batch: bool,
-    /// Wallet that pays.
+    /// Wallet that pays for the answer.
     pub wallet: PaymentSource,
     /// Time of the request, Unix seconds; selects the tariff version.
     pub at: u64,

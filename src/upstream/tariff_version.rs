@@ -19,7 +19,7 @@ const MILLION: i128 = 1_000_000;
 pub struct TariffVersion {
     /// Start of validity, Unix seconds.
     pub from: u64,
-    /// Prices.
+    /// Prices of this version.
     pub tariff: Tariff,
     /// Terms of this version, as the ledger stores them.
     pub terms: Arc<SaleTerms>,

@@ -154,7 +154,7 @@ async fn call(
         Err(fault) if fault.kind == UpstreamErrorKind::NoDescriptors => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
-    // The time limit of the count ends earlier.
+    // The read timeout is longer than the time limit of the count, so that the limit ends the count.
     upstream.set_read_timeout(COUNT_TIMEOUT * 2);
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
@@ -172,8 +172,8 @@ async fn call(
     upstream.return_to_pool().await;
     match engine::parse_count_response(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
-        // The engine refused only this prompt. This is no failure, so that a client cannot make the engine unavailable
-        // to others.
+        // A refusal of one prompt is no failure of the engine, so that a client cannot make the engine unavailable to
+        // others.
         Err(EngineError::Status(400 | 413 | 422)) => Ok(None),
         Err(_) => Err(TokenizeFailure),
     }

@@ -53,7 +53,7 @@ pub struct UpstreamExchange {
 /// Protocol session of the connection.
 enum UpstreamSession {
     Http1(Http1Exchange),
-    /// HTTP/2.
+    /// Session over HTTP/2.
     Http2(Box<HttpSession>),
 }
 
@@ -89,7 +89,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// Sends a call.
+    /// Sends a request to the provider.
     ///
     /// # Errors
     /// Returns an error if the call was not sent completely, for instance because the provider answers early and stops
@@ -105,7 +105,7 @@ impl UpstreamExchange {
             UpstreamSession::Http1(http1) => {
                 send::send_http1(http1.stream(), &head.wire, call, upload, trace).await
             }
-            // Boxed, because this state would enlarge the future of every request.
+            // The future is boxed, because its state would enlarge the future of every request.
             UpstreamSession::Http2(session) => {
                 Box::pin(send::send_over_session(session, head.parsed.clone(), call, upload, trace)).await
             }
@@ -153,7 +153,7 @@ impl UpstreamExchange {
             // The provider reported that it did not process the request. Only one retry is allowed, because the
             // provider may refuse every stream.
             TransportError::NotSent => 1,
-            // This does not apply to HTTP/2, where every stream except the first is on a reused connection.
+            // HTTP/2 is excluded, because there every stream except the first is on a reused connection.
             TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
         }

@@ -69,7 +69,7 @@ impl WireFormat {
     }
 
     /// Returns the refusal of a request with a constraint that the dialect of the offer or its `supported_parameters`
-    /// cannot express. The request is built to find this out, so this is called only for requests with
+    /// cannot express. The request is built to find this out, so the function is called only for requests with
     /// [`penstock_dialect::parameters::has_engine_constraint`].
     #[must_use]
     pub fn unsupported_constraint_error(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {

@@ -28,7 +28,7 @@ const PUBLIC_ID_LENGTH: usize = 16;
 const SECRET_LENGTH: usize = 40;
 const CHECKSUM_LENGTH: usize = 6;
 const BODY_LENGTH: usize = PUBLIC_ID_LENGTH + SECRET_LENGTH;
-/// Length of the part after the prefix.
+/// Length in bytes of an API key after its prefix.
 const TAIL_LENGTH: usize = BODY_LENGTH + CHECKSUM_LENGTH;
 
 /// A well-formed API key; whether the key exists is only known by the store.
@@ -117,7 +117,7 @@ impl ApiKey {
     }
 
     fn part(&self, from: usize, length: usize) -> &str {
-        // The text is ASCII and all parts are within its bounds.
+        // The slices are in range: the text is ASCII and has the length of a key.
         let bytes = self.text.get(from..from + length).unwrap_or_default();
         str::from_utf8(bytes).unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl fmt::Debug for ApiKey {
 fn checksum(body: &[u8; BODY_LENGTH]) -> [u8; CHECKSUM_LENGTH] {
     let mut left = u64::from(crc32c::crc32c(body));
     let mut sum = [0; CHECKSUM_LENGTH];
-    // 62^6 > 2^32: the remainder is 0 after six digits.
+    // Six base-62 digits hold every 32-bit number, since 62^6 > 2^32.
     for slot in sum.iter_mut().rev() {
         *slot = digit(left % 62);
         left /= 62;

@@ -3,21 +3,21 @@
 use penstock_core::{ApiError, ErrorCode};
 use std::fmt;
 
-/// Permission of an API key; each endpoint requires one of them.
+/// Permission of an API key. Each endpoint requires one scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KeyScope {
     /// Chat and messages endpoints, including token counting.
     Chat,
-    /// Embeddings.
+    /// Access to the embeddings endpoint.
     Embeddings,
-    /// Reranking.
+    /// Access to the rerank endpoint.
     Rerank,
-    /// Images.
+    /// Access to the image generation endpoint.
     Images,
     /// Transcription.
     Audio,
-    /// Reading the catalogue.
+    /// Access to the list of models.
     Models,
     /// Files and batches. Every inference scope includes it; creating a batch also requires the scope of its endpoint.
     Batches,
@@ -52,7 +52,7 @@ const INFERENCE_BITS: u16 = {
 };
 
 impl KeyScope {
-    /// All scopes.
+    /// All scopes of API keys.
     pub const ALL: [Self; 8] = [
         Self::Chat,
         Self::Embeddings,

@@ -127,7 +127,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
-    /// Dirty by day, clean from two to five at night.
+    /// Returns a zone with high carbon intensity by day and a low one from two to five at night.
     fn night() -> GridZone {
         let mut usual = [300; 24];
         usual[2] = 60;

@@ -1,21 +1,21 @@
-//! Hourly carbon intensity of a grid zone, as it was known in each hour. A forecast is replaced by the next one, so past
-//! hours are recorded.
+//! Hourly carbon intensity of a grid zone, as it was known in each hour. A forecast is replaced by the next one, so
+//! past hours are recorded.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Number of recorded hours of a zone, the present one included.
+/// Number of hours that are recorded for a zone, including the current one.
 pub const HISTORY_HOURS: u64 = 48;
 
 /// Data source of a carbon intensity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntensitySource {
-    /// Forecast of the hour.
+    /// Forecast of the intensity of the hour.
     Forecast,
     /// Usual value of the hour of the day.
     Typical,
-    /// Mean of a year.
+    /// Mean intensity of a year.
     Yearly,
 }
 
@@ -31,7 +31,7 @@ impl IntensitySource {
     }
 }
 
-/// Intensity of one hour.
+/// Carbon intensity of one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntensityRecord {
     /// Grams of CO2e per kWh, location-based.
@@ -48,8 +48,8 @@ pub struct IntensityHistory {
 }
 
 impl IntensityHistory {
-    /// Records the intensity of the present hour, since 1970; hours that are too old are dropped, and so are later ones,
-    /// which a clock that was set back leaves behind. Returns true if the history changed.
+    /// Records the intensity of the present hour, since 1970; hours that are too old are dropped, and so are later
+    /// ones, which a clock that was set back leaves behind. Returns true if the history changed.
     pub fn record(&mut self, hour: u64, intensity: IntensityRecord) -> bool {
         let first = (hour + 1).saturating_sub(HISTORY_HOURS);
         let before = self.hours.len();

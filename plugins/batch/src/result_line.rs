@@ -41,7 +41,7 @@ pub fn write_result_line<'b>(
     for piece in body {
         let from = out.len();
         out.extend_from_slice(piece);
-        // A JSON string contains no raw line break, so these are between tokens.
+        // Every line break is between JSON tokens, because a JSON string contains no raw line break.
         for byte in out.iter_mut().skip(from).filter(|byte| matches!(byte, b'\n' | b'\r')) {
             *byte = b' ';
         }

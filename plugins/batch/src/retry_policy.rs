@@ -25,7 +25,7 @@ impl RetryPolicy {
         }
         let doubled = self.base_delay.saturating_mul(1u32 << asked.saturating_sub(1).min(20));
         let mean = doubled.min(self.max_delay);
-        // Jitter from half the mean to one and a half times the mean, so that lines that failed together are not
+        // Random delay between half and one and a half times the mean, so that lines that failed together are not
         // retried together.
         let jittered = mean / 2 + mean.mul_f64(f64::from(chance) / f64::from(u32::MAX));
         let pause = jittered.max(wanted);

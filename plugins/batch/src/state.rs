@@ -12,7 +12,7 @@ pub enum LifecycleState {
     Completed,
     /// Batch that ended early with an error.
     Failed,
-    /// Batch that its owner cancelled.
+    /// Batch that was cancelled by its owner.
     Cancelled,
 }
 
@@ -35,7 +35,7 @@ impl LifecycleState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// All states.
+    /// All lifecycle states of a batch.
     pub const ALL: [Self; 5] =
         [Self::Validating, Self::InProgress, Self::Completed, Self::Failed, Self::Cancelled];
 

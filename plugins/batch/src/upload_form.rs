@@ -30,7 +30,7 @@ pub struct UploadParser {
     fields: PartialFields,
 }
 
-/// Fields parsed so far.
+/// Values of the form fields that were parsed so far.
 #[derive(Debug, Default)]
 struct PartialFields {
     filename: Option<String>,
@@ -97,7 +97,7 @@ impl PartialFields {
 
     fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let known = ["purpose", ANCHOR, SECONDS];
-        // Unknown fields of other services are ignored.
+        // Unknown form fields, which other services define, are ignored.
         let Some(name) = known.into_iter().find(|known| *known == name) else { return Ok(()) };
         if self.seen.contains(&name) {
             return Err(part_error(name, "expected it once, got it more than once"));

@@ -16,7 +16,7 @@ pub struct Catalog {
     patterns: Vec<(AliasPattern, usize)>,
 }
 
-/// A model with its JSON items, serialized once.
+/// Model with its JSON items, which are serialized once.
 #[derive(Debug)]
 pub(crate) struct CatalogEntry {
     pub(crate) model: Arc<CatalogModel>,
@@ -30,7 +30,7 @@ pub(crate) struct CatalogEntry {
 pub enum ModelMatch {
     /// Id of a model.
     ModelId,
-    /// Alias of the model with this id.
+    /// Alias of the model that has this id.
     Alias(String),
     /// Name that is neither the id nor an alias of a model in the catalogue.
     Unknown,

@@ -93,7 +93,7 @@ pub enum LifecycleStage {
 }
 
 impl LifecycleStage {
-    /// All stages.
+    /// All lifecycle stages of a model.
     pub const ALL: [Self; 3] = [Self::Active, Self::Deprecated, Self::Retired];
 
     /// Returns the name of the stage in responses.

@@ -95,7 +95,7 @@ fn sort(entries: &mut [&CatalogEntry], sort: SortOrder, figures: &dyn Fn(&str) -
         let price = entry.model.price?;
         price.input.checked_add(price.output)
     };
-    // Equal items are ordered by id: the following sorts are stable.
+    // The items are sorted by id first, because the later sorts are stable: equal items stay ordered by id.
     entries.sort_unstable_by(|a, b| a.model.id.cmp(&b.model.id));
     match sort {
         SortOrder::PriceAscending => entries.sort_by_key(|entry| (price(entry).is_none(), price(entry))),

@@ -37,7 +37,7 @@ pub enum SortOrder {
 }
 
 impl SortOrder {
-    /// All seven orders.
+    /// All seven sort orders of the catalogue list.
     pub const ALL: [Self; 7] = [
         Self::PriceAscending,
         Self::PriceDescending,

@@ -10,7 +10,7 @@ use crate::text::Text;
 pub enum Block {
     /// Message about an action or a problem.
     Notice(NoticeKind, Text),
-    /// Secret that is shown once, with its label.
+    /// Secret with its label, which is shown only once.
     Secret(Text, String),
     /// Row of tiles, each with a figure and its label.
     Tiles(Vec<Tile>),
@@ -77,14 +77,14 @@ pub struct Tile {
 /// State that a cell or a figure shows, besides its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellState {
-    /// No state.
+    /// Cell or figure without a state.
     #[default]
     None,
     /// Good state.
     Good,
     /// State that needs attention.
     Warning,
-    /// Failure.
+    /// State of a failure.
     Bad,
 }
 
@@ -239,7 +239,7 @@ const VERSION_FIELD: &str = "version";
 pub struct Form {
     /// Path to which the form is sent.
     pub action: String,
-    /// True for a query: it changes nothing and needs no token.
+    /// True for a search form, which changes nothing and needs no token.
     pub is_query: bool,
     /// Title; empty for a button in a table.
     pub title: Text,
@@ -247,7 +247,7 @@ pub struct Form {
     pub fields: Vec<Field>,
     /// Text of the button.
     pub submit: Text,
-    /// Second button: name and value that it sends, and its text.
+    /// Second button of the form: the name and the value that it sends, and its text.
     pub second_button: Option<(&'static str, &'static str, &'static str)>,
     /// True if the action cannot be undone.
     pub is_irreversible: bool,
@@ -286,9 +286,8 @@ impl Form {
         self.fields.iter().any(|field| field.name == VERSION_FIELD && !field.error.is_empty())
     }
 
-    /// After a conflict with another change: shows the stored value at each field whose value differs, and takes over the
-    /// hidden fields, such as the version, so that a further submission replaces what is stored now. `stored` is the form
-    /// with the stored values.
+    /// Shows the stored value at each field whose value differs, after a conflict with another change. The hidden
+    /// fields, such as the version, take the stored values, so that a further submission replaces what is stored.
     pub fn show_stored_values(&mut self, stored: &Self) {
         for field in &mut self.fields {
             let Some(other) = stored.fields.iter().find(|other| other.name == field.name) else { continue };
@@ -326,8 +325,8 @@ impl Form {
         }
     }
 
-    /// Fills the fields with the values that were sent before, except passwords, and shows the messages `refused` at the
-    /// fields that they name.
+    /// Fills the fields with the values that were sent before, except passwords, and shows the messages `refused` at
+    /// the fields that they name.
     pub fn restore_values<'t>(
         &mut self,
         values: &[(String, String)],
@@ -351,14 +350,14 @@ impl Form {
 /// Input type of a form field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum FieldKind {
-    /// One line of text.
+    /// Input for one line of text.
     #[default]
     Text,
     /// Password.
     Password,
     /// Input for a calendar day.
     Date,
-    /// Several lines of text.
+    /// Input for several lines of text.
     Lines,
     /// Choice among values, each with its displayed name.
     Choice(Vec<(String, Text)>),

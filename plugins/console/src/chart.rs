@@ -89,7 +89,7 @@ impl Panel {
 
     /// Lines of the vertical axis with their values.
     pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
-        // All values of an axis have the same prefix of the unit.
+        // All values of an axis have the same unit prefix, such as `k` or `M`.
         let (scale, name) = unit_scale(end, unit);
         let mark = |part: f64| ChartMark {
             x: String::new(),
@@ -279,8 +279,8 @@ impl BarChart {
         Self::PANEL.ticks(&self.labels, language)
     }
 
-    /// Returns the legend: the number of the colour and the name of each series. Series keep their colours in all plots of
-    /// a page.
+    /// Returns the legend: the number of the colour and the name of each series. Series keep their colours in all plots
+    /// of a page.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
         self.series

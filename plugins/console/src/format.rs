@@ -78,8 +78,8 @@ pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str)
     (scale, name)
 }
 
-/// Formats a number with all its digits. A sum of numbers has at most twelve significant ones, as the others are noise of
-/// the binary form.
+/// Formats a number with all its digits. A sum of numbers has at most twelve significant ones, as the others are noise
+/// of the binary form.
 #[must_use]
 pub(crate) fn format_exact(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {

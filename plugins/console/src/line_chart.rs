@@ -13,7 +13,7 @@ pub const INTENSITY_UNIT: &str = "g/kWh";
 const LINES: Panel = Panel { top: 8.0, bottom: 138.0 };
 const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
 
-/// Kind of a plot: the value of its lines and its texts.
+/// Kind of a line plot: which value its lines show, and its texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineChartKind {
     /// Grid intensity by zone and hour, above the requests of batches.
@@ -80,7 +80,7 @@ pub struct ChartLine {
     pub points: String,
 }
 
-/// Point of a line, in the center of its time.
+/// Point of a line, in the center of its time interval on the horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartPoint {
     /// Index of the colour in the palette of the style sheet.
@@ -93,7 +93,7 @@ pub struct ChartPoint {
     pub title: String,
 }
 
-/// Known values of a series, with their numbers.
+/// Values of a series that are not missing, with their positions.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
 }
@@ -290,7 +290,7 @@ mod tests {
         let line = numbers(&lines[0].points);
         assert_eq!(line.len(), 6, "two points for each hour");
         assert!(line.iter().all(|(_, y)| (LINES.top..=LINES.bottom).contains(y)), "{line:?}");
-        // 400 of an axis that ends at 500.
+        // Expected height of the value 400 on an axis that ends at 500.
         assert!((line[2].1 - (138.0 - 0.8 * 130.0)).abs() < 0.01, "{line:?}");
         let segments = chart.segments(Language::English);
         assert_eq!(segments.len(), 2, "an hour without requests has no bar");

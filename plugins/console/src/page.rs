@@ -20,7 +20,7 @@ pub struct NavLink {
 /// Signed-in person.
 #[derive(Clone, Debug)]
 pub struct SignedInUser {
-    /// Name.
+    /// Name of the signed-in person.
     pub name: String,
     /// Name of the role.
     pub role: &'static str,
@@ -36,7 +36,7 @@ pub struct SignedInUser {
 pub struct Page {
     /// Path below which the site's pages are, with a slash at both ends.
     pub root: &'static str,
-    /// Language of its text.
+    /// Language of the page.
     pub language: Language,
     /// Path of the page, to which the language switch returns.
     pub address: String,
@@ -50,7 +50,7 @@ pub struct Page {
     pub refresh_path: Option<&'static str>,
     /// Path of the event stream with the live figures of the page.
     pub events: Option<String>,
-    /// Path to which the browser goes at once.
+    /// Path to which the browser is redirected immediately.
     pub redirect_path: Option<&'static str>,
     /// Blocks of the page, from top to bottom.
     pub blocks: Vec<Block>,
@@ -172,7 +172,7 @@ mod tests {
         assert!(html.len() > 2_000, "{html}");
         assert!(!html.contains("<script>"), "{html}");
         assert!(!html.contains("\"'>"), "{html}");
-        // Words that are next to each other in a template stay apart.
+        // Adjacent expressions of a template keep the space between their words.
         for text in ["class=\"notice error\"", "class=\"tile bad\"", "(Administrator)"] {
             assert!(html.contains(text), "{text} in {html}");
         }

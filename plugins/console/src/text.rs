@@ -76,8 +76,8 @@ impl Text {
         }
     }
 
-    /// Creates the text that is shown for a refusal of the API: that of the table of refusals, or else the sentence, which
-    /// is translated if the table of texts has it.
+    /// Creates the text for a refusal of the API: from the table of refusals, or else the sentence itself, translated
+    /// if the table of texts has it.
     #[must_use]
     pub fn from_refusal(message: &str) -> Self {
         let found = texts::refusals::TRANSLATIONS.iter().find_map(|(sentence, shown, ..)| {
@@ -142,7 +142,7 @@ impl Text {
     }
 }
 
-/// Separates the thousands of a plain number by narrow spaces; other texts stay as they are.
+/// Separates the thousands of a plain number by narrow spaces; any other text is returned unchanged.
 fn group_number(text: &str) -> Cow<'_, str> {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, rest)| (whole, Some(rest)));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -159,7 +159,7 @@ fn with_unit(number: &str, unit: &str, language: Language) -> String {
     let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     let mut out = match language.decimal_mark() {
         '.' => number,
-        // Thousands are separated by narrow spaces, which are not ASCII.
+        // Only ASCII characters are examined, because the thousands separator is a narrow space, which is not ASCII.
         _ if !number.bytes().filter(u8::is_ascii).all(is_number) => number,
         mark => number.replace('.', mark.encode_utf8(&mut [0; 4])),
     };

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub struct ApiError {
     /// Code of the error: its entry in the error table.
     pub code: ErrorCode,
-    /// Public message; the default message of the table if no more exact one is known.
+    /// Public message; the default message of the error code unless a more exact one was set.
     pub message: Cow<'static, str>,
     /// Invalid field, as a path such as `messages[2].content`.
     pub param: Option<String>,

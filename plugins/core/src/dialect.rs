@@ -2,8 +2,8 @@
 
 /// Request format on the wire, of the client or of the provider.
 ///
-/// The rows of [`DIALECTS`] hold the differences between the dialects: a `match` in another crate has an arm for those
-/// that it does not name.
+/// The rows of [`DIALECTS`] hold the differences between the dialects. A `match` on a dialect in another crate has a
+/// wildcard arm for all dialects that it does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -55,9 +55,9 @@ pub enum KeyHeader {
 /// Form of the model name that an answer contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerModelName {
-    /// Name without the flavor.
+    /// Model name without the flavor suffix.
     WithoutFlavor,
-    /// Name exactly as the client sent it: clients compare the two.
+    /// Model name exactly as the client sent it, because clients compare the two.
     AsSent,
 }
 
@@ -68,7 +68,7 @@ pub struct HttpConventions {
     pub key_header: KeyHeader,
     /// Further header that providers expect, with its value.
     pub version_header: Option<(&'static str, &'static str)>,
-    /// Form of error bodies.
+    /// JSON structure of error bodies.
     pub error_envelope: ErrorEnvelope,
     /// Schema of error bodies in the OpenAPI document.
     pub error_schema: &'static str,
@@ -83,7 +83,7 @@ pub struct HttpConventions {
 /// Properties of a dialect.
 #[derive(Debug)]
 pub struct DialectSpec {
-    /// Dialect that this row describes.
+    /// Dialect whose properties the row describes.
     pub dialect: Dialect,
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
@@ -101,7 +101,7 @@ pub struct DialectSpec {
     pub has_completions: bool,
     /// True if engines may report the usage after the end event.
     pub reports_usage_late: bool,
-    /// True if a request may ask for several choices.
+    /// True if a request of the dialect may have several choices.
     pub has_choices: bool,
     /// True if a request needs a cap on generated tokens.
     pub requires_max_tokens: bool,

@@ -23,19 +23,19 @@ pub enum ErrorCode {
     ModelNotFound,
     /// Unknown file, batch or route.
     NotFound,
-    /// Known route, unsupported method.
+    /// Known path with a method that it does not support.
     MethodNotAllowed,
     /// Conflict with another operation, e.g. a running request with the same idempotency key.
     Conflict,
-    /// Body over its size limit.
+    /// Request body over its size limit.
     TooLarge,
     /// Content type that the endpoint does not read.
     UnsupportedMediaType,
-    /// Byte range outside the file.
+    /// Requested byte range outside the file.
     RangeNotSatisfiable,
-    /// Request target over its length limit.
+    /// Request target (path and query) over its length limit.
     TargetTooLong,
-    /// Request head over one of its limits.
+    /// Request head (headers) over one of its limits.
     HeadTooLarge,
     /// Host that the listener does not serve.
     Misdirected,
@@ -47,7 +47,7 @@ pub enum ErrorCode {
     Internal,
     /// All providers failed or are unavailable.
     Unavailable,
-    /// Gateway at its capacity.
+    /// Gateway that has no capacity for a further request.
     Overloaded,
     /// Disk full.
     StorageFull,
@@ -64,7 +64,7 @@ pub struct ErrorSpec {
     pub chat_type: &'static str,
     /// `error.type` in the messages envelope.
     pub messages_type: &'static str,
-    /// Default message, used if no more exact one is known.
+    /// Default message, used if the error has no more exact one.
     pub message: &'static str,
 }
 
@@ -79,7 +79,7 @@ const fn spec(
 }
 
 impl ErrorCode {
-    /// All codes, in the order of their declaration.
+    /// All error codes, in the order of their declaration.
     pub const ALL: [Self; 24] = [
         Self::InvalidRequest,
         Self::Unsupported,

@@ -28,7 +28,7 @@ pub fn encode<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
 /// Decodes two digits to a byte.
 #[must_use]
 pub fn decode_byte([high, low]: [u8; 2]) -> Option<u8> {
-    // `from_str_radix` would accept `+f`.
+    // Digits are decoded one by one, because `u8::from_str_radix` would accept a sign such as `+f`.
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     Some(value(high)? << 4 | value(low)?)
 }

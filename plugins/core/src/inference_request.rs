@@ -20,7 +20,7 @@ pub struct BodyMember {
     pub member: Range<usize>,
     /// Range of the value without surrounding white space.
     pub value: Range<usize>,
-    /// Ranges of long strings in the value, sorted, as far as they are known: a reader need not scan them again.
+    /// Ranges of long strings in the value, sorted, that the validation has found; a reader need not scan them again.
     pub long_strings: Vec<Range<usize>>,
 }
 
@@ -42,14 +42,14 @@ impl BodyMembers {
 pub struct BodyEdit {
     /// Replaced byte range; empty for an insertion.
     pub range: Range<usize>,
-    /// Replacement bytes.
+    /// Bytes that replace the range of the body.
     pub replacement: Bytes,
 }
 
 /// Capabilities that an offer needs to serve this request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequiredCapabilities {
-    /// True if tools are declared.
+    /// True if the request declares tools.
     pub tools: bool,
     /// True for `response_format` of type `json_object`.
     pub json_object: bool,
@@ -206,7 +206,7 @@ impl InferenceRequest {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let each = |number: usize| of(number).saturating_mul(UsageBounds::TOKENS_PER_INPUT);
         let text = match &self.task {
-            // Audio and files are in the body; the number of their bytes bounds their tokens.
+            // Audio and files are in the body, so its size in bytes is an upper bound of their tokens.
             InferenceTask::Chat if self.required.audio || self.required.files => of(self.body.len()),
             InferenceTask::Chat
             | InferenceTask::GenerateImages(_)
@@ -244,7 +244,8 @@ impl InferenceRequest {
         UsageBounds { input, output, delivered: u64::MAX, undelivered, least_input, least_output: 0 }
     }
 
-    /// Lower bound of the prompt tokens. Embedding and rerank models may cut each input, so only none of it is too low.
+    /// Returns the lower bound of the prompt tokens. For embeddings and rerank it is at most 1, because the model may
+    /// truncate each input.
     fn min_input_tokens(&self, window: u64) -> u64 {
         let least = UsageBounds::min_tokens(self.prompt_bytes).min(window);
         match &self.task {
@@ -282,7 +283,7 @@ impl InferenceRequest {
         }
     }
 
-    /// True if the request asks for several choices, and the gateway can instead send one request for each of them.
+    /// True if the request has several choices, and the gateway can send one request for each choice instead.
     #[must_use]
     pub const fn has_separable_choices(&self) -> bool {
         self.n > 1 && matches!(self.task, InferenceTask::Chat)

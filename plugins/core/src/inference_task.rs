@@ -30,20 +30,20 @@ pub enum InferenceTask {
 pub struct PassthroughTask {
     /// Texts of the request, JSON strings with their quotes.
     pub texts: Vec<Bytes>,
-    /// Maximum work of the request. Its price is reserved before the provider is asked, and the answer is never charged
+    /// Maximum work of the request. Its price is reserved before the request is sent, and the answer is never charged
     /// more.
     pub max_work: WorkDone,
     /// Content type of the answer, if it is not JSON. The objects `environment_impact` and `billing_cost` are then sent
     /// as headers.
     pub content_type: Option<&'static str>,
-    /// Delivery of the answer.
+    /// Form in which the answer is sent to the client.
     pub delivery: PassthroughDelivery,
 }
 
-/// Delivery of the answer of a metered task.
+/// Form in which the answer of a passthrough task is sent to the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughDelivery {
-    /// Complete answer, sent as a whole with its length.
+    /// Complete answer, sent in one piece with its length.
     #[default]
     Complete,
     /// Bytes that pass as they arrive, with the content type of the task.
@@ -80,7 +80,7 @@ impl CompletionTask {
 pub struct EmbeddingTask {
     /// Inputs in order, one for each vector; never empty.
     pub inputs: EmbeddingInputs,
-    /// True if the `input` of the client's body is equivalent to these inputs and can be forwarded unchanged.
+    /// True if the `input` of the client's body is equivalent to these inputs, so that it can be forwarded unchanged.
     pub is_verbatim: bool,
     /// True if the client wants base64 of little-endian `f32` instead of arrays of numbers.
     pub as_base64: bool,

@@ -133,8 +133,8 @@ impl AudioInput {
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
-    /// Returns the maximum seconds to charge, which are reserved: the duration that was counted in the file, or else the
-    /// longest duration that its bytes can hold.
+    /// Returns the maximum seconds to charge, which are reserved: the duration that was counted in the file, or else
+    /// the longest duration that its bytes can hold.
     #[must_use]
     pub fn max_seconds(&self) -> Decimal {
         let longest = Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1);

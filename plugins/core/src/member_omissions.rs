@@ -1,16 +1,17 @@
-//! Members of the gateway that are left out of a request after refusals, and the proof of which ones a provider refuses.
+//! Members of the gateway that are left out of a request after refusals, and the proof of which ones a provider
+//! refuses.
 
 use crate::request_adjustment::ExtraMembers;
 use crate::upstream_error::RefusedMembers;
 
-/// Maximum number of requests that leave out one more member each, after a refusal without a name. The next request
-/// leaves out all the others.
+/// Maximum number of attempts that omit one more member each, after a refusal that names no member. The next attempt
+/// omits all remaining ones.
 const MAX_SINGLE_GUESSES: usize = 3;
 
-/// Members that were left out of a request, one refusal after another.
+/// Members that were omitted from the request after the refusals of earlier attempts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemberOmissions {
-    /// Members that the provider named.
+    /// Members that the provider named in its refusals.
     named: ExtraMembers,
     /// Members that the last request was the first to leave out, after a refusal without a name.
     last_guess: ExtraMembers,
@@ -33,7 +34,7 @@ impl MemberOmissions {
         Some(if self.guesses < MAX_SINGLE_GUESSES { first_present(possible, changes) } else { possible })
     }
 
-    /// Records the members that the next request leaves out after this refusal.
+    /// Records a refusal, and the members that the next attempt omits because of it.
     pub fn record_omission(&mut self, refused: RefusedMembers, omitted: ExtraMembers) {
         match refused {
             RefusedMembers::Named(_) => {
@@ -47,8 +48,8 @@ impl MemberOmissions {
         }
     }
 
-    /// Returns the members that the provider is known to refuse, after its answer: those that it named, and a single one
-    /// whose omission led to the answer. Guesses before that one may have been without effect.
+    /// Returns the members that the provider certainly refuses, after a successful answer: the members that it named,
+    /// and a single member whose omission led to the answer. Earlier guesses may have had no effect.
     #[must_use]
     pub fn proven_refusals(&self) -> ExtraMembers {
         let is_single = self.last_guess.iter().count() == 1;
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(send(present, set(&[E::StreamOptions])), (2, Some(set(&[E::StreamOptions]))));
         assert_eq!(send(present, set(&[E::Seed])), (3, Some(set(&[E::Seed]))));
         assert_eq!(send(present, ExtraMembers::NONE), (1, Some(ExtraMembers::NONE)));
-        // Members that change the answer stay, whatever the provider means.
+        // Members that change the answer are never omitted, even if the provider may have meant them.
         for required in [E::ThinkingSwitch, E::Strict, E::Effort] {
             assert_eq!(send(present, set(&[required])), (3, None), "{required:?}");
         }

@@ -2,8 +2,8 @@
 
 /// Kind of model. A request of one kind is never sent to a model of another kind.
 ///
-/// The rows of [`MODEL_KINDS`] hold the differences between the kinds; a new kind is a variant, a row, and the files of its
-/// request and its adapters.
+/// The rows of [`MODEL_KINDS`] hold the differences between the kinds; a new kind is a variant, a row, and the files of
+/// its request and its adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelKind {
     /// Generates text from a conversation, in any dialect.
@@ -48,7 +48,7 @@ pub enum FootprintModel {
     Audio,
 }
 
-/// Everything that distinguishes one kind of model from the others.
+/// Properties that distinguish one kind of model from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindSpec {
     /// Kind of model that the row describes.
@@ -70,7 +70,7 @@ pub struct KindSpec {
     pub parameters: &'static [&'static str],
     /// Unit in which the work of this kind is counted.
     pub unit: WorkUnit,
-    /// Formula of its energy.
+    /// Formula of the energy of an answer of this kind.
     pub footprint: FootprintModel,
     /// Flavor of requests whose model id has no flavor.
     pub flavor: &'static str,
@@ -95,7 +95,7 @@ const CHAT_PARAMETERS: &[&str] = &[
     "top_logprobs",
 ];
 
-/// All kinds, in the order of [`ModelKind`].
+/// All kinds of models, in the order of [`ModelKind`].
 pub const MODEL_KINDS: &[KindSpec] = &[
     KindSpec {
         kind: ModelKind::Chat,
@@ -219,7 +219,7 @@ impl ModelKind {
         self.spec().name
     }
 
-    /// Kind with this name.
+    /// Model kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         MODEL_KINDS.iter().find(|row| row.name == name).map(|row| row.kind)

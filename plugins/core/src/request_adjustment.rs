@@ -67,7 +67,7 @@ pub enum ExtraMember {
     Instructions,
     /// `reasoning.summary` of a responses request.
     ReasoningSummary,
-    /// `reasoning` of a responses request, as far as it is derived.
+    /// Member `reasoning` of a responses request, derived from another dialect.
     ReasoningObject,
     /// `detail` of an image in a responses request.
     ImageDetail,
@@ -85,8 +85,8 @@ pub enum ExtraMember {
     UserAgent,
     /// Forwarded headers `traceparent` and `tracestate`.
     TraceContext,
-    /// Word of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common word is
-    /// used.
+    /// Word of a reasoning effort that few providers accept, such as `none`. If it is omitted, the nearest common word
+    /// is used.
     ExactEffort,
 }
 
@@ -165,7 +165,7 @@ impl ExtraMember {
 pub struct ExtraMembers(u64);
 
 impl ExtraMembers {
-    /// Empty set.
+    /// Empty set of members.
     pub const NONE: Self = Self(0);
 
     /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses a
@@ -205,7 +205,7 @@ impl ExtraMembers {
         self.0
     }
 
-    /// Set with one element.
+    /// Set of members with one element.
     #[must_use]
     pub const fn of(extra: ExtraMember) -> Self {
         Self(1 << extra as u32)
@@ -239,19 +239,19 @@ impl ExtraMembers {
         self.0 == 0
     }
 
-    /// Union of both sets.
+    /// Union of two sets of members.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Intersection of both sets.
+    /// Intersection of two sets of members.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Elements of this set that are not in the other set.
+    /// Elements of this set of members that are not in the other set.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -315,7 +315,7 @@ impl ReasoningName {
         }
     }
 
-    /// Returns the other of the two names.
+    /// Returns the other of the two names of reasoning.
     #[must_use]
     pub const fn alternative(self) -> Self {
         match self {
@@ -325,10 +325,10 @@ impl ReasoningName {
     }
 }
 
-/// Choices that one request to a provider covers, of all choices that the client asked for.
+/// Choices of the client's request that one request to a provider covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChoiceSelection {
-    /// All choices.
+    /// All choices of the request.
     #[default]
     All,
     /// One of several choices that are requested separately, by its index from 0. Output that occurs once for all
@@ -339,7 +339,7 @@ pub enum ChoiceSelection {
 /// Differences between a request to an offer and the request that the configuration alone would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestAdjustment {
-    /// Members to omit.
+    /// Members to omit from the request.
     pub omitted: ExtraMembers,
     /// Name of reasoning in the offer's responses.
     pub reasoning_name: Option<ReasoningName>,

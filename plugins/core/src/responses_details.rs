@@ -8,7 +8,7 @@ pub enum ReasoningDisplay {
     /// Content of the reasoning item (`reasoning_text`).
     #[default]
     Content,
-    /// Summary of the reasoning item (`summary_text`), for clients that ask for summaries. It has the complete
+    /// Summary of the reasoning item (`summary_text`), for clients that request summaries. It contains the complete
     /// reasoning, because open models write no separate summary.
     Summary,
 }
@@ -45,7 +45,7 @@ pub struct ResponsesDetails {
     pub seals_reasoning: bool,
     /// Input to store together with the answer; `None` if the response is not stored.
     pub stored_input: Option<StoredInput>,
-    /// True if the request asks for a background response.
+    /// True if the request is for a background response.
     pub in_background: bool,
     /// Members of the chat form that the client sent itself, under names that this dialect does not have.
     pub foreign_members: Vec<&'static str>,

@@ -9,7 +9,7 @@ pub enum StreamProgress {
     Committed,
     /// Finish reason received for every choice. Usage may follow, and from some engines more output.
     Finished,
-    /// Last event received: the connection can be closed at once.
+    /// The last event was received, so the connection can be closed.
     Ended,
 }
 

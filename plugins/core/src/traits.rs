@@ -22,7 +22,7 @@ pub enum ContinuationMethod {
 /// Method by which a provider continues a last message of the assistant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefillMethod {
-    /// Not supported: such a request is sent to another provider.
+    /// Prefill is not supported: a request with a prefill is sent to another provider.
     #[default]
     None,
     /// `continue_final_message` (vLLM, SGLang).
@@ -67,7 +67,7 @@ pub struct OfferCapabilities {
     pub system_anywhere: bool,
     /// True if the provider has `/completions` for text completions; otherwise the prompt is sent as a chat request.
     pub completions: bool,
-    /// Maximum number of stop sequences; the gateway enforces further ones.
+    /// Maximum number of stop sequences that the provider accepts; the gateway enforces all further ones.
     pub max_stop: Option<usize>,
     /// Maximum number of choices per request; if absent, `parameters` decides.
     pub max_n: Option<u32>,
@@ -84,7 +84,7 @@ pub struct OfferCapabilities {
 }
 
 impl OfferCapabilities {
-    /// True if a request may ask for this many choices: by `max_n`, or by the parameters in the catalogue if `max_n` is
+    /// True if a request may have this many choices: by `max_n`, or by the parameters in the catalogue if `max_n` is
     /// absent.
     #[must_use]
     pub fn supports_choices(&self, choices: u32) -> bool {
@@ -303,7 +303,7 @@ pub trait StreamTranslation: Send {
         false
     }
 
-    /// Finish reason, once known.
+    /// Returns the finish reason of the answer; `None` before it has arrived.
     fn finish_reason(&self) -> Option<FinishReason>;
 
     /// Writes the output before the content of all choices, for choices that are requested separately.

@@ -124,7 +124,7 @@ pub enum RefusedMembers {
 }
 
 impl RefusedMembers {
-    /// No members.
+    /// No members are refused.
     pub const NONE: Self = Self::Named(ExtraMembers::NONE);
 
     /// Returns the members that the message may mean.
@@ -142,17 +142,18 @@ impl RefusedMembers {
 pub struct UpstreamError {
     /// Kind of the failure.
     pub kind: UpstreamErrorKind,
-    /// Error for the client if the caller is at fault; such a failure is not retried and never counts against the
+    /// Error for the client if the client's request caused the failure. It is not retried and never counts against the
     /// provider.
     pub api_error: Option<Box<ApiError>>,
-    /// True if the failure may also be that of the provider: another provider is asked, and `api_error` is sent only if
-    /// all of them fail.
+    /// True if the provider may have caused the failure: another provider is tried, and `api_error` is sent only if all
+    /// providers fail.
     pub may_be_provider: bool,
     /// Delay that the provider requested before the next request.
     pub retry_after: Option<Duration>,
-    /// Tokens of the context window left for the answer, as counted by the provider, if the request asked for more.
+    /// Tokens of the context window that are left for the answer, as the provider counts them, if the request allowed
+    /// more.
     pub remaining_tokens: Option<u64>,
-    /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request asked for more.
+    /// Maximum that the provider accepts as `max_tokens`, regardless of the input, if the request allowed more.
     pub max_output: Option<u64>,
     /// Members that the provider refuses, of those that the gateway may have added.
     pub refused_members: RefusedMembers,
@@ -193,8 +194,8 @@ impl UpstreamError {
     }
 
     /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
-    /// delivered output is charged. Neither the gateway nor a client library repeats the request, because each repetition
-    /// costs the work of a whole answer.
+    /// delivered output is charged. Neither the gateway nor a client library repeats the request, because each
+    /// repetition costs the work of a whole answer.
     #[must_use]
     pub fn invalid_model_output() -> Self {
         let sentence = "The model wrote output that cannot be passed on: too many items, parts or tool calls, or a \

@@ -39,7 +39,7 @@ pub struct UsageBounds {
     pub output: u64,
     /// Generated tokens that the delivered bytes can contain.
     pub delivered: u64,
-    /// Generated tokens of candidates that are not delivered: `best_of` asks for more texts than are returned.
+    /// Generated tokens of candidates that are not delivered, because `best_of` requests more texts than are returned.
     pub undelivered: u64,
     /// Minimum number of prompt tokens.
     pub least_input: u64,
@@ -55,7 +55,7 @@ pub struct DeliveredUsage {
     /// Bytes of generated text that it has received: without an echo of the prompt, and without reasoning that the
     /// answer does not show.
     pub bytes: usize,
-    /// Gateway's count of these bytes and of the prompt.
+    /// The gateway's own count of the delivered bytes and of the prompt.
     pub usage: TokenUsage,
 }
 
@@ -68,12 +68,12 @@ impl UsageBounds {
     pub const TOKENS_PER_INPUT: u64 = 128;
     /// Generated tokens without text per choice (end of text, reasoning marks).
     pub const TOKENS_PER_CHOICE: u64 = 64;
-    /// Generated tokens without text per tool call (marks around it).
+    /// Generated tokens without text for each tool call, such as the marks around it.
     pub const TOKENS_PER_CALL: u64 = 32;
 
     /// Bytes of the longest tokens of known vocabularies: runs of spaces and of dashes.
     pub const MAX_TOKEN_BYTES: usize = 128;
-    /// Bytes that an answer may have beyond those of its tokens, for providers that count some tokens in another way.
+    /// Bytes that an answer may have beyond the bytes of its tokens, for providers that count some tokens differently.
     const EXTRA_OUTPUT_BYTES: usize = 16 << 10;
 
     /// Maximum bytes of generated text that the allowed tokens can have, with a margin. A provider that sends more
@@ -168,14 +168,14 @@ pub struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Returns itself, or `None` if neither half is reported.
+    /// Returns the report itself, or `None` if it has neither input nor output tokens.
     #[must_use]
     pub fn non_empty(self) -> Option<Self> {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
-    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half, except
-    /// a zero.
+    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half,
+    /// except a zero.
     #[must_use]
     pub fn updated_by(self, later: Self) -> Self {
         let (input, cached) = match later.input {
@@ -209,7 +209,7 @@ impl ReportedUsage {
             _ => counted.source,
         };
         let counted = counted.clamp_to(bounds);
-        // The details of a rejected half are rejected too.
+        // If a token count is rejected, its detail counts are rejected too.
         let cached = if input == self.input { self.cached } else { 0 };
         let reasoning = if output == self.output { self.reasoning } else { 0 };
         let (input, output) = (input.unwrap_or(counted.input), output.unwrap_or(counted.output));
@@ -226,9 +226,9 @@ pub enum WorkDone {
     Images {
         /// Number of images.
         count: u32,
-        /// Diffusion steps per image, if known.
+        /// Diffusion steps per image; `None` if they are unknown.
         steps: Option<u32>,
-        /// Pixels per image, if known; else those of the reference size.
+        /// Pixels per image; `None` means the reference size.
         pixels: Option<u64>,
     },
     /// Transcribed audio.
@@ -236,7 +236,7 @@ pub enum WorkDone {
         /// Length in seconds.
         seconds: Decimal,
     },
-    /// Unknown amount of work: only its duration is known.
+    /// Unknown amount of work, of which only the duration is known.
     Unknown,
 }
 
@@ -388,7 +388,7 @@ mod tests {
         let bounds = UsageBounds { output: 300, undelivered: 250, ..bounds };
         assert_eq!(usage(bounds, 100, 290), (100, 100, 290, 290, UsageSource::Provider));
         assert_eq!(usage(bounds, 100, 291), (100, 100, 2, 0, UsageSource::Overstated));
-        // The gateway's own count is limited to the allowed amount too.
+        // The gateway's own token count is limited to the allowed amount like the provider's count.
         let bounds = UsageBounds {
             input: 9,
             output: 1,

@@ -128,7 +128,7 @@ impl<'a> UsageRow<'a> {
     /// Returns the row as JSON text, the value in the store.
     #[must_use]
     pub fn to_value(&self) -> Vec<u8> {
-        // A struct of names, integers and decimals always serializes.
+        // Serialization cannot fail, because the struct contains only names, integers and decimals.
         serde_json::to_vec(self).unwrap_or_default()
     }
 

@@ -15,7 +15,7 @@ pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response}
 /// State of a background response without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingResponseState<'a> {
-    /// Response that waits for its start.
+    /// Background response that waits for its start.
     Queued,
     /// Response that is being generated.
     InProgress,

@@ -117,7 +117,7 @@ pub(crate) fn write_escaped_json(json: &[u8], out: &mut impl BufMut) {
                 1
             }
             (true, _) => {
-                // A backslash with the character that it escapes.
+                // An escape in the string is copied with its backslash and its second character both escaped again.
                 out.put_slice(br"\\");
                 match rest.get(1) {
                     Some(b'"') => out.put_slice(br#"\""#),

@@ -54,9 +54,10 @@ impl ChoiceSize {
 
 /// Replaces usage that covers only one of several choices; returns true if it was replaced.
 ///
-/// An estimate alone does not prove this, since texts of some languages have more than twice as many bytes per token as
-/// it assumes. Usage is replaced if it has fewer tokens than choices with text, or if all choices have more words than it
-/// has tokens while it fits one of them. The replacement is the estimate, or the usage times the choices if that is less.
+/// An estimate alone is no proof, because texts of some languages have more than twice as many bytes per token as it
+/// assumes. Usage is replaced if it has fewer tokens than choices with text, or if all choices together have more words
+/// than it has tokens, although it would fit one choice. The replacement is the smaller of the estimate and the usage
+/// times the number of choices.
 pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
@@ -129,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Sizes of choices with these texts, which arrive in pieces of one character.
+    /// Returns the sizes of choices with the given texts, which arrive in pieces of one character.
     fn sizes(texts: &[&str]) -> Vec<ChoiceSize> {
         let size = |text: &&str| {
             let mut size = ChoiceSize { bytes: text.len(), ..ChoiceSize::default() };

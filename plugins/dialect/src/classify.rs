@@ -51,8 +51,8 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 /// the provider; any other 4xx is a client error, with its own code for a full context window and for refused content,
 /// unless its code or text is about the gateway's own account, a rate limit or an overload. A status of 424 or 500 to
 /// 503 is a client error too if its text is about the length of the input, the limit on generated tokens, or a history
-/// that the engine cannot read. If the history has a truncated tool call, a 500 to 503 whose text is about arguments is a
-/// client error, and any other 500 may be one.
+/// that the engine cannot read. If the history has a truncated tool call, a 500 to 503 whose text is about arguments is
+/// a client error, and any other 500 may be one.
 #[must_use]
 pub fn classify_error<'r>(
     _provider: Dialect,
@@ -129,7 +129,7 @@ fn client_error(
     }
 }
 
-/// Error message if nothing more specific is known.
+/// Error message for a failure about which nothing more specific is known.
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. The error is a client error only if it is about the context
@@ -143,8 +143,8 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
         UpstreamError::caller_error(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
-            // A status of 408 would mean that the request was not processed; here it may have been, so the error
-            // becomes a 504.
+            // Status 408 would mean that the request was not processed. An error inside a response may come after the
+            // processing, so 408 becomes 504.
             408 => UpstreamErrorKind::Status(504),
             status if status == 429 || is_timeout_status(status) => UpstreamErrorKind::Status(status),
             _ => UpstreamErrorKind::InBandError,

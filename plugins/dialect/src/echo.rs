@@ -3,10 +3,10 @@
 use crate::event::{AnswerEvent, EscapedText};
 use penstock_core::{InferenceRequest, InferenceTask};
 
-/// Assumed bytes of text of a token id, since the text of an id is not known here.
+/// Assumed bytes of text of a token id, because the gateway does not know the text of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenIdBytes {
-    /// Lower bound, for the bound of what a provider may report.
+    /// Lower bound of the bytes of a token id, for the limit of what a provider may report.
     Least = 1,
     /// Typical number, for the gateway's own count.
     Typical = 4,
@@ -15,7 +15,7 @@ pub(crate) enum TokenIdBytes {
 /// Meter of the echo in an answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoMeter {
-    /// Bytes of the echo that are still to come, by choice; empty if the request asks for no echo.
+    /// Remaining bytes of the echo by choice; empty if the request has no echo.
     remaining: Vec<usize>,
     echoed: usize,
 }

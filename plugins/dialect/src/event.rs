@@ -23,7 +23,7 @@ pub enum AnswerEvent {
         choice: u32,
         /// Text to append.
         text: EscapedText,
-        /// Provider's signature of the reasoning block that ends here.
+        /// Provider's signature of the reasoning block that ends with the event.
         signature: Option<EscapedText>,
     },
     /// Text of the answer.
@@ -62,7 +62,7 @@ pub enum AnswerEvent {
         /// Fragment of JSON text to append to the arguments.
         fragment: EscapedText,
     },
-    /// End of a choice, unless more of it follows.
+    /// End of a choice, unless further content of the choice follows.
     Finish {
         /// Index of the choice, from 0.
         choice: u32,
@@ -71,8 +71,8 @@ pub enum AnswerEvent {
         /// Matched stop sequence, if the provider reports it.
         stop_sequence: Option<EscapedText>,
     },
-    /// Start of a message of an answer that consists of messages. It precedes the first text of the message, and is left
-    /// out for a single message without a phase.
+    /// Start of a message of an answer that consists of messages. It precedes the first text of the message, and is
+    /// left out for a single message without a phase.
     MessageStart {
         /// Phase that the provider states.
         phase: Option<MessagePhase>,
@@ -97,7 +97,7 @@ pub enum AnswerEvent {
 /// Phase of a message of the responses dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessagePhase {
-    /// Message before the model has finished its work.
+    /// Assistant message before the model has finished its work.
     Commentary,
     /// Answer to the request.
     FinalAnswer,
@@ -289,8 +289,8 @@ impl EscapedText {
     }
 }
 
-/// Returns the bytes of valid escaped text after its escapes are decoded, without decoding them: each half of a surrogate
-/// pair counts half of its four bytes.
+/// Returns the bytes of valid escaped text after its escapes are decoded, without decoding them: each half of a
+/// surrogate pair counts half of its four bytes.
 fn unescaped_len(escaped: &[u8]) -> usize {
     let (mut length, mut rest) = (0, escaped);
     while let Some(at) = memchr::memchr(b'\\', rest) {

@@ -32,7 +32,8 @@ impl GeneratedTokenCount {
         self.bytes
     }
 
-    /// Returns the usage bounds of a request, extended by the bounds on output that follow from these bytes and calls.
+    /// Returns the usage bounds of a request, extended by the bounds of the output that follow from the bytes and
+    /// calls.
     pub(crate) fn usage_bounds(&self, bounds: &UsageBounds, candidates: usize) -> UsageBounds {
         let bytes = self.bytes - self.echo.echoed_bytes();
         let delivered = bytes.saturating_add(self.sealed_bytes);

@@ -27,7 +27,7 @@ impl ItemReference {
     pub fn response_id(&self) -> Option<String> {
         let (_, rest) = self.id.split_once('_')?;
         let (unique, rest) = rest.split_at_checked(RANDOM_LENGTH)?;
-        // Ids of items in an answer, and of items in an input, have different forms.
+        // The id of an output item has `_` before its index, and the id of an input item has `in`.
         let index = rest.strip_prefix('_').or_else(|| rest.strip_prefix("in"))?;
         let is_own = !index.is_empty()
             && index.bytes().all(|byte| byte.is_ascii_digit())
@@ -44,7 +44,7 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
         let kind = member_value(item, "type").and_then(parse_string);
         let is_reference = match kind {
             Some(kind) => kind == "item_reference",
-            // The type of a reference may be absent. All other items without a type have content or a role.
+            // An item without a type is a reference if it has neither content nor a role.
             None => ["role", "content"].iter().all(|name| member_value(item, name).is_none()),
         };
         Some(ItemReference { index, id: item_id(item).filter(|_| is_reference)?.into_owned() })

@@ -13,7 +13,7 @@ use penstock_json_scan::json;
 /// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterEffect {
-    /// Constraint: an answer without it would be incorrect.
+    /// Parameter that constrains the answer: without it the answer would be incorrect.
     Constraint,
     /// Tuning of sampling: an answer without it is different but valid.
     Tuning,
@@ -32,7 +32,7 @@ pub struct EngineParameter {
     pub neutral: NeutralValue,
 }
 
-/// JSON values of a parameter that have no effect: `null`, `""`, `[]`, `{}`, and these.
+/// JSON values of a parameter that have no effect: `null`, `""`, `[]`, `{}`, and the values of the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeutralValue {
     /// `false` and 0.
@@ -51,7 +51,7 @@ const fn constrains(name: &'static str) -> EngineParameter {
     EngineParameter { name, effect: ParameterEffect::Constraint, neutral: NeutralValue::Zero }
 }
 
-/// Creates a constraint that has no effect with these values.
+/// Creates a constraint parameter that has no effect with the given values.
 const fn constrains_unless(name: &'static str, neutral: NeutralValue) -> EngineParameter {
     EngineParameter { name, effect: ParameterEffect::Constraint, neutral }
 }
@@ -283,7 +283,7 @@ pub(crate) fn should_forward(
         ParameterEffect::Private => Ok(false),
         ParameterEffect::Tuning => Ok(abilities.accepts_parameter(name)),
         ParameterEffect::Constraint if abilities.accepts_parameter(name) => Ok(true),
-        // Read as a reasoning effort.
+        // A parameter that switches reasoning off is not a constraint: it is read as a reasoning effort.
         ParameterEffect::Constraint if reasoning_effort::is_switched_off(name, value) => Ok(false),
         ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
         ParameterEffect::Constraint => Ok(false),

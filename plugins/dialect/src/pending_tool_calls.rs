@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 /// million calls. `At` is the type that describes the position of a call.
 pub(crate) struct PendingToolCalls<'a, At> {
     calls: HashMap<Cow<'a, str>, PendingCall<At>>,
-    /// Number of calls so far.
+    /// Number of tool calls so far.
     call_count: usize,
 }
 

@@ -29,7 +29,7 @@ const MESSAGES: ProviderDialect = ProviderDialect {
 
 /// Returns the decoders and translators for providers of a dialect.
 pub(crate) const fn provider_dialect(dialect: Dialect) -> &'static ProviderDialect {
-    // Unreachable: the test `each_dialect_has_its_row` compares the table with the one of the dialects.
+    // Unreachable: the test `each_dialect_has_its_row` proves that the table has a row for each dialect.
     #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
     PROVIDERS[dialect as usize]
 }

@@ -13,7 +13,7 @@ pub(crate) struct ReasoningEffort {
     pub(crate) level: Option<EffortLevel>,
 }
 
-/// Effort level; the names are those of messages providers.
+/// Effort level, under the name that messages providers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EffortLevel {
     Low,

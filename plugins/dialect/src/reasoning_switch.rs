@@ -44,7 +44,7 @@ pub(crate) fn write_reasoning(
         }
         out.push_byte(b'}');
         if !on {
-            // An effort would contradict the switch.
+            // No effort is sent with the switch, because it would contradict the switch.
             return;
         }
     }

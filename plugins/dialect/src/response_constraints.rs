@@ -52,7 +52,7 @@ impl ConstrainedChoice {
     }
 }
 
-/// State of a choice with respect to its end.
+/// State of a choice: open, or ended by the gateway or the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChoiceEnd {
     /// Choice without a finish reason.
@@ -60,7 +60,7 @@ enum ChoiceEnd {
     Open,
     /// Choice with this finish reason from the provider; more content may follow.
     Finished(FinishReason),
-    /// Choice that ended at a stop sequence which the gateway enforces: the rest of it is dropped.
+    /// Choice that ended at a stop sequence which the gateway enforces; its further output is dropped.
     Stopped,
 }
 
@@ -106,7 +106,7 @@ impl ResponseConstraints {
     /// Applies the constraints to one event and appends the result: unchanged, changed, split, delayed or dropped.
     pub fn apply(&mut self, mut event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         let Some(number) = event.choice() else {
-            // A message begins after the text that waits for the end of a stop sequence.
+            // A new message begins after the text that was held back as a possible start of a stop sequence.
             if let (AnswerEvent::MessageStart { .. }, Some(choice)) = (&event, self.choices.first_mut())
                 && !choice.pending_text.is_empty()
             {
@@ -178,7 +178,7 @@ impl ResponseConstraints {
             let stop_sequence = Some(EscapedText::new(stop));
             out.push(AnswerEvent::Finish { choice: number, reason: FinishReason::Stop, stop_sequence });
             if self.choices.iter().all(|choice| choice.end != ChoiceEnd::Open) {
-                // No further output can reach the client.
+                // Generation can be stopped, because no further output can reach the client.
                 out.push(AnswerEvent::End);
             }
             return;
@@ -219,7 +219,7 @@ impl ToolCallIds {
     }
 }
 
-/// Returns the stop sequences that are sent to the provider; the gateway enforces the others.
+/// Returns the stop sequences that are sent to the provider; the gateway enforces all further ones.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
     let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_extra(ExtraMember::Stop);
     let taken = if takes_stop { usize::MAX } else { 0 };

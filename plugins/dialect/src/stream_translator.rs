@@ -197,7 +197,7 @@ impl StreamTranslator {
 
     fn process_event(&mut self, event: AnswerEvent) -> Result<(), UpstreamError> {
         if self.progress == StreamProgress::Ended {
-            // The result must not depend on chunk boundaries.
+            // Events after the end are ignored, so that the result does not depend on chunk boundaries.
             return Ok(());
         }
         self.attempt_bytes += event.generated_bytes();
@@ -224,7 +224,7 @@ impl StreamTranslator {
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             AnswerEvent::End => return self.record_end(),
-            // A second provider repeats messages that were delivered.
+            // A second provider repeats message starts that the client already has; they are ignored.
             AnswerEvent::MessageStart { .. } if self.prefix_matcher.is_some() => return Ok(()),
             AnswerEvent::MessageStart { .. }
             | AnswerEvent::Start
@@ -249,11 +249,11 @@ impl StreamTranslator {
             && *finished
         {
             if self.progress == StreamProgress::Pending {
-                // The finish reason came before all output, so it does not count.
+                // A finish reason before any output is ignored.
                 *finished = false;
             } else {
-                // Content follows a finish reason, so only usage after another one, the end event, or the end of the
-                // connection ends the answer.
+                // Content after a finish reason means that the answer goes on. It ends with usage after another finish
+                // reason, the end event, or the end of the connection.
                 self.finish_confidence = FinishConfidence::Premature;
                 self.progress = StreamProgress::Committed;
             }
@@ -378,7 +378,8 @@ impl StreamTranslator {
 
     fn flush_held(&mut self, out: &mut OutputBuffer) {
         if self.progress > StreamProgress::Pending && !self.held_output.is_empty() {
-            // The next output probably has the same size, except after a large event.
+            // The next buffer gets the capacity of the current output, up to a maximum, because outputs usually have
+            // similar sizes.
             let capacity = self.held_output.len().min(OUTPUT_BUFFER_BYTES);
             out.push(Bytes::from(std::mem::replace(&mut self.held_output, Vec::with_capacity(capacity))));
         }

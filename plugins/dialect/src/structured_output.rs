@@ -11,7 +11,7 @@ use penstock_core::{ApiError, AttemptTarget, Dialect, InferenceRequest, OfferCap
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Constraint: its name inside `structured_outputs`, and its older name.
+/// Constraint of structured output: its name inside `structured_outputs`, and its older name.
 struct ConstraintName {
     key: &'static str,
     legacy_name: &'static str,
@@ -281,8 +281,8 @@ fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
 }
 
-/// Returns the schema of `response_format`, which some engines also accept beside the type `json_object`; `None` if it
-/// asks for any object.
+/// Returns the schema of `response_format`, which some engines also accept beside the type `json_object`; `None` if any
+/// object is allowed.
 fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
     let format = ask.member_value("response_format")?;
     let named = json_cursor::member_value(format, "json_schema");

@@ -1,4 +1,4 @@
-//! Definition of a pair of dialects: a table of functions, so that the code of a pair is only what is special to it.
+//! Definition of a pair of dialects as a table of functions, so that the code of a pair has only its special features.
 
 use crate::answer::DecodedAnswer;
 use crate::decode::{BufferedDecoder, DialectDecoder};
@@ -14,7 +14,7 @@ use penstock_core::{
 /// that the provider must continue, if any.
 type RequestBuilder = fn(&InferenceRequest, &AttemptTarget<'_>, Option<&str>) -> Result<Vec<Bytes>, ApiError>;
 
-/// Function that converts the body for a chat provider to that of another dialect.
+/// Function that converts the body for a chat provider to the body of another dialect.
 type BodyConverter = fn(&InferenceRequest, &AttemptTarget<'_>, &Bytes) -> Result<Vec<Bytes>, ApiError>;
 
 /// Dialect of providers: its decoders, and the translators from each client dialect.

@@ -7,14 +7,14 @@ use penstock_json_scan::json;
 /// Tokens and energy of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerUsage {
-    /// Total number of tokens, all of them input.
+    /// Total number of tokens, which are all input tokens.
     pub(crate) tokens: Option<u64>,
     /// Energy measured by the provider.
     pub(crate) measured: Option<MeasuredEnergy>,
 }
 
 impl AnswerUsage {
-    /// Reads a top-level member, if it reports tokens or energy.
+    /// Reads a top-level member of an answer, if it reports tokens or energy.
     pub(crate) fn read_member(&mut self, key: &str, value: &[u8]) {
         match key {
             "usage" => self.tokens = tokens(value).or(self.tokens),

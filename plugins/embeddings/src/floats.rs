@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 /// Reads an array of numbers at the start of `json`, appending each as four bytes. Returns the number of JSON bytes
 /// read, with the closing bracket.
 ///
-/// `None` if it is no such array, or a number does not fit an `f32`.
+/// Returns `None` if the JSON is not an array of numbers, or if a number does not fit an `f32`.
 pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let taken = for_each_number(json, |rest| {
-        // The parser also accepts words and signs that JSON does not have.
+        // The float parser also accepts `nan`, `inf` and a plus sign, which are not JSON.
         let first = usize::from(rest.first() == Some(&b'-'));
         rest.get(first).filter(|byte| byte.is_ascii_digit())?;
         let (value, taken): (f32, usize) = fast_float2::parse_partial(rest).ok()?;
@@ -22,13 +22,13 @@ pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements. `None` if a number
-/// does not fit an `f32`.
+/// Returns the bytes and the number of elements of the array of numbers at the start of `json`; `None` if a number does
+/// not fit an `f32`.
 pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     for_each_number(json, |rest| {
         let length = number_length(rest)?;
         let number = rest.get(..length)?;
-        // Only numbers with an exponent, or as many digits as `f32::MAX`, may be too large.
+        // Only a number with an exponent, or with as many digits as `f32::MAX`, can exceed the range of `f32`.
         let is_in_range = length < 39 && !number.iter().any(|byte| matches!(byte, b'e' | b'E'));
         (is_in_range || fast_float2::parse::<f32, _>(number).is_ok_and(f32::is_finite)).then_some(length)
     })
@@ -87,7 +87,7 @@ fn number_length(json: &[u8]) -> Option<usize> {
 #[inline(always)]
 fn digits(json: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
-    // Eight at a time: a digit is 0x30 to 0x39, and stays in the 0x30s with 6 added.
+    // Tests eight digits at a time: a digit is 0x30 to 0x39, and adding 6 to it leaves the high half byte 3.
     while let Some(eight) = json.get(end..).and_then(<[u8]>::first_chunk) {
         let word = u64::from_le_bytes(*eight);
         let high = |word: u64| word & 0xf0f0_f0f0_f0f0_f0f0;
@@ -120,8 +120,8 @@ pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Reads base64 as four-byte floats; returns their number. `None` for anything else, and for values that are not
-/// finite.
+/// Decodes base64 of four-byte floats to `out` and returns their number; `None` if the base64 is invalid or a value is
+/// not finite.
 pub(crate) fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;

@@ -22,7 +22,7 @@ pub(crate) fn json_string(text: &str) -> Vec<u8> {
     out
 }
 
-/// Parses the index of an item: an unsigned integer, in a form that every client parses the same way.
+/// Parses the index of an item: an unsigned integer in a form that every JSON parser reads equally.
 pub(crate) fn parse_index(value: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

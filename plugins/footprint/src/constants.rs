@@ -34,7 +34,7 @@ pub const IDLE_FACTOR: Decimal = decimal(112, 2);
 pub const EMBODIED_G_PER_WH: Decimal = decimal(730, 4);
 /// Watts of a busy GPU.
 pub const GPU_WATTS: u32 = 514;
-/// Watts of the other parts of a server, per GPU.
+/// Watts of a server without its GPUs, divided by the number of its GPUs.
 pub const HOST_WATTS: u32 = 150;
 /// Joules per second of audio if the model is unknown: 0.7 at 64 concurrent requests, 2.7 at eight. Derived.
 pub const AUDIO_JOULES_PER_SECOND: Decimal = decimal(20, 1);
@@ -47,8 +47,8 @@ pub const REFERENCE_IMAGE_PIXELS: u64 = 1_048_576;
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
 /// Litres of water on site per kWh if none is published. Assumption; responses name it.
 pub const DEFAULT_WUE: Decimal = decimal(40, 2);
-/// Maximum plausible measurement, as a multiple of the high end of the formula's range, and the low end of that range as a
-/// multiple of the minimum. A greater one is rejected, unless it is at most [`ALWAYS_PLAUSIBLE_JOULES`].
+/// Limit of plausible measurements: at most this many times the high end of the formula's range, and at least its low
+/// end divided by this ratio. A measurement of at most [`ALWAYS_PLAUSIBLE_JOULES`] is never too high.
 pub const MAX_MEASURED_RATIO: Decimal = decimal(10, 0);
 /// Joules at the building's meter up to which a measurement is never rejected: 1 Wh. The energy of small answers is
 /// little compared to the idle power of a machine.

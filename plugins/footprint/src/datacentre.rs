@@ -14,7 +14,7 @@ pub struct DataCentre {
     pub operator: String,
     /// Name of the site, as the operator writes it.
     pub site: String,
-    /// Country code from the table; it may be that of any country.
+    /// Country code from the table, in which any country may occur.
     pub country_code: String,
     /// Power usage effectiveness.
     pub pue: Option<Decimal>,

@@ -41,7 +41,7 @@ pub const DEFAULT_WEIGHT_BITS: f64 = 16.0;
 pub struct EcologitsModel {
     /// Active parameters per token, in billions.
     pub active_b: f64,
-    /// All parameters, in billions.
+    /// Number of all parameters of the model, in billions.
     pub total_b: f64,
     /// Bits per weight.
     pub weight_bits: f64,
@@ -49,7 +49,7 @@ pub struct EcologitsModel {
     pub batch: f64,
 }
 
-/// Known speed and times of an answer.
+/// Measured speed and times of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AnswerTiming {
     /// Upper limit on the duration of the answer, in seconds.
@@ -73,7 +73,7 @@ pub struct EcologitsSite {
     pub kg_per_kwh: f64,
 }
 
-/// Impacts of an answer by this model.
+/// Environmental impacts of an answer of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EcologitsImpacts {
     /// Number of GPUs that hold the model.

@@ -12,7 +12,7 @@ pub struct EnergyProfile {
     pub kind: ModelKind,
     /// Active parameters per token, in billions.
     pub active_params_b: Option<Decimal>,
-    /// All parameters, in billions; equal to the active ones if absent.
+    /// Number of all parameters, in billions; equal to the active ones if absent.
     pub total_params_b: Option<Decimal>,
     /// Bits per weight; 16 if absent.
     pub weight_bits: Option<u32>,
@@ -42,9 +42,9 @@ pub struct FieldError {
 /// Joules of GPU energy per unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnergyCoefficients {
-    /// Per token. Encoders have no output, and no additional cost for a long context.
+    /// Joules per token. Encoders have no output, and no additional cost for a long context.
     Tokens { input: Decimal, output: Decimal, context: bool },
-    /// Per image of one mebipixel; scaled by the number of steps if both numbers are known.
+    /// Joules per image of one mebipixel, scaled by the number of diffusion steps if both numbers are known.
     Images { each: Decimal, steps: Option<u32> },
     /// Joules per second of audio.
     Audio { second: Decimal },

@@ -115,7 +115,7 @@ fn power_of_ten(power: u32) -> u128 {
     TENS.get(power as usize).copied().unwrap_or(u128::MAX)
 }
 
-/// Divides in 64 bits if both numbers fit: several times faster.
+/// Returns the quotient and the remainder of a division. Numbers that fit in 64 bits are divided several times faster.
 fn quotient(over: u128, under: u128) -> (u128, u128) {
     match (u64::try_from(over), u64::try_from(under)) {
         (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),

@@ -15,7 +15,7 @@ pub enum EnergyMethod {
     Benchmark,
     /// Formula based on the model's size.
     Parametric,
-    /// Duration of the answer on a machine of known power.
+    /// Energy from the duration of the answer on a machine of known power.
     LatencyProxy,
     /// Typical value for models of the same class.
     ClassDefault,

@@ -33,12 +33,12 @@ struct JouleFactors {
 #[derive(Clone, Debug)]
 pub struct OfferFactors {
     coefficients: Option<(EnergyCoefficients, EnergyMethod)>,
-    /// Watts at the boundary `it` while only this model runs.
+    /// Watts at the boundary `it` (server) while only this model runs.
     watts: Decimal,
     gpu: JouleFactors,
     it: JouleFactors,
     facility: JouleFactors,
-    /// Same as `it`, but with the actual share of the GPUs in the watts.
+    /// Watts at the boundary `it`, but with the actual share of the GPUs.
     proxy: JouleFactors,
     boundary: Option<MeterBoundary>,
     unknown_boundary: ErrorRange,
@@ -109,8 +109,8 @@ impl OfferFactors {
             .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
     }
 
-    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula or a small
-    /// part of it.
+    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula or a
+    /// small part of it.
     #[must_use]
     pub fn plausible_measurement(
         &self,

@@ -22,7 +22,7 @@ pub struct ServiceSite {
 }
 
 impl ServiceSite {
-    /// Creates a site on this grid without other known figures.
+    /// Creates a site on the given grid, without other known figures.
     #[must_use]
     pub const fn on_grid(grid: &grid::GridRow) -> Self {
         Self {

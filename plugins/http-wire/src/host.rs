@@ -27,7 +27,7 @@ pub enum HostKind {
 }
 
 impl ServedHosts {
-    /// Returns a set of these names (case-insensitive).
+    /// Returns a set of the given host names (case-insensitive).
     #[must_use]
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let name = |name: &str| name.trim_end_matches('.').to_ascii_lowercase().into_boxed_str();

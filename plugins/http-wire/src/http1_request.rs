@@ -30,7 +30,7 @@ pub enum HeadError {
     TargetTooLong,
     /// Head longer than [`HeadLimits::bytes`].
     TooLarge,
-    /// Too many fields.
+    /// Head with too many header fields.
     TooManyFields,
 }
 
@@ -121,8 +121,8 @@ impl HeadParser {
         self.old
     }
 
-    /// Returns the error for a line that exceeds a limit: that of the target in a request line, otherwise that of the
-    /// head.
+    /// Returns the error for a line that is too long: for a request line the error of the target, otherwise the error
+    /// of the head.
     fn size_error(&self, line: &[u8], caps: HeadLimits) -> HeadError {
         if !self.begun && line.len() > caps.target { HeadError::TargetTooLong } else { HeadError::TooLarge }
     }
@@ -162,7 +162,7 @@ impl HeadParser {
         let (name, value) =
             (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
         if !is_token(name) {
-            // Includes folded fields and fields with a space before the colon.
+            // The check also rejects folded header fields and fields with a space before the colon.
             return Err(HeadError::Malformed("the name of a field is not a token"));
         }
         let start = from + colon + 1 + (value.len() - value.trim_ascii_start().len());
@@ -202,7 +202,7 @@ impl HeadParser {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<(), HeadError> {
-        // A number of eighteen digits always fits in 64 bits.
+        // Overflow is impossible: a number of eighteen digits fits in 64 bits.
         if !(1..=18).contains(&value.len()) || !value.iter().all(u8::is_ascii_digit) {
             return Err(HeadError::Malformed("Content-Length is not a number"));
         }

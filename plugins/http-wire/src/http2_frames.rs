@@ -48,7 +48,8 @@ impl FrameHeadReader {
         Self::default()
     }
 
-    /// Parses the next bytes, and calls `tell` for each complete head; that of RST_STREAM is complete with its code.
+    /// Parses the next bytes, and calls `tell` for each complete frame head; a head of RST_STREAM includes its error
+    /// code.
     pub fn push(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameHead)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -70,7 +71,7 @@ impl FrameHeadReader {
             if self.filled >= HEAD_BYTES && self.filled == complete {
                 self.filled = 0;
                 self.skip = if has_code { 0 } else { length as usize };
-                // The first bit is reserved.
+                // The first bit of a stream id is reserved and ignored.
                 let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
                 let error_code = has_code.then(|| u32::from_be_bytes(code));
                 tell(FrameHead { length, kind, flags, stream, error_code });

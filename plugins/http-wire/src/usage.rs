@@ -29,7 +29,7 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
             _ => {}
         }
     }
-    // A missing number is the difference between the total and the other number.
+    // A missing token count is the difference between the total and the other count.
     let input: Option<u64> = input.or_else(|| total?.checked_sub(output?));
     let mut output: Option<u64> = output.or_else(|| total?.checked_sub(input?));
     let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
@@ -119,7 +119,7 @@ pub fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
 fn parse_decimal(number: &[u8]) -> Option<Decimal> {
     let text = std::str::from_utf8(number).ok()?;
     let decimal = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok();
-    // A number with more digits than a decimal holds is rounded.
+    // A number with more digits than a `Decimal` holds is rounded.
     let decimal = decimal.or_else(|| text.parse().ok())?;
     (!decimal.is_sign_negative()).then_some(decimal)
 }

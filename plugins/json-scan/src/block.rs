@@ -1,4 +1,4 @@
-//! Comparison of 16 or 64 bytes at once.
+//! Comparison of blocks of 16 or 64 bytes.
 
 use wide::{bytemuck, i8x16, u8x16};
 
@@ -13,7 +13,7 @@ pub(crate) const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
 pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
     match block.as_chunks::<16>() {
         ([a, b, c, d], []) => [u8x16::new(*a), u8x16::new(*b), u8x16::new(*c), u8x16::new(*d)],
-        // 64 bytes always split into four times 16.
+        // Unreachable: a block of 64 bytes always splits into four times 16 bytes.
         _ => [QUOTE; 4],
     }
 }
@@ -21,7 +21,7 @@ pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
 /// True if a block has a quote, a backslash or a control character.
 #[inline]
 pub(crate) fn has_special_bytes(quarters: BlockVectors) -> bool {
-    // Written without a closure over an array, which is not always inlined.
+    // The four vectors are written out, because a closure over an array is not always inlined.
     let [a, b, c, d] = quarters;
     (special_byte_mask(a) | special_byte_mask(b) | special_byte_mask(c) | special_byte_mask(d)).any()
 }
@@ -54,7 +54,7 @@ fn base64_bytes(bytes: u8x16) -> i8x16 {
     // No map over an array, because it is a call for each vector where it is not inlined.
     let bytes: i8x16 = bytemuck::cast(bytes);
     let letters = ((bytes | each(0x20)) + each(0x80 - b'a')).simd_lt(each(0x80 + 26));
-    // The digits follow `/`.
+    // Digits are compared with `/`, the character before `0`.
     let digits = (bytes + each(0x80 - b'/')).simd_lt(each(0x80 + 11));
     letters | digits | bytes.simd_eq(each(b'+'))
 }

@@ -147,7 +147,7 @@ pub struct ChainBalances {
 }
 
 impl ChainBalances {
-    /// Creates the sums as they are before the first entry of a chain.
+    /// Creates the sums before the first entry of a chain.
     #[must_use]
     pub fn at_chain_start(chain: u32) -> Self {
         Self { seq: chain_start(chain), ..Self::default() }
@@ -199,7 +199,7 @@ impl ChainBalances {
             }
             EntryKind::Correct { of, previous_amount: was, new_amount: instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
-                // The corrected entry may be in another chain, see `corrected`.
+                // The corrected entry may be in another chain, see the field `corrected`.
                 let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
                 let known = sequence_of(*of) >= 1 && is_before && !self.corrected.contains(of);
                 if known { Ok(()) } else { Err(EntryError::NotCorrectable) }

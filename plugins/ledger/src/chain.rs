@@ -59,7 +59,7 @@ impl HashChain {
         }
         let from = out.len();
         let written = wire::write_entry(entry, out);
-        // The closing brace is removed here and written again after the hash.
+        // The closing brace is removed, and written again after the hash.
         let whole = out.pop() == Some(b'}') && out.len() - from + HASH_MEMBER_BYTES <= MAX_LINE_BYTES;
         if written.is_err() || !whole {
             out.truncate(from);

@@ -14,7 +14,7 @@ pub enum Wallet {
 }
 
 impl Wallet {
-    /// All wallets.
+    /// All wallets of an account.
     pub const ALL: [Self; 2] = [Self::Credits, Self::Energy];
 
     /// Returns the name used in entries and in `paid_with`.
@@ -69,7 +69,7 @@ pub struct RequestFootprint {
     pub carbon_high_g: Decimal,
     /// Water in litres.
     pub water_l: Decimal,
-    /// Energy of the failed attempts, part of `kwh`. Zero in a void, where all of the energy is that of failed
+    /// Energy of the failed attempts, which is a part of `kwh`. Zero in a void, in which all energy belongs to failed
     /// attempts.
     pub failed_kwh: Decimal,
 }
@@ -194,7 +194,7 @@ impl EntryKind {
 pub struct LedgerEntry {
     /// Number of the entry, consecutive within its chain, see [`penstock_core::entry_number`].
     pub seq: u64,
-    /// Time in Unix seconds; never less than that of the previous entry of its chain.
+    /// Time in Unix seconds, not before the time of the previous entry of the chain.
     pub at: u64,
     /// Account of the entry; empty for terms, which apply to all accounts.
     pub account: Arc<str>,

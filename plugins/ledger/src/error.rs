@@ -15,7 +15,7 @@ pub enum EntryError {
         /// Expected number.
         expected: u64,
     },
-    /// Time before that of the previous entry.
+    /// Time that is before the time of the previous entry.
     #[error("it is older than the previous entry")]
     TimeDecreased,
     /// Negative amount, or a grant of zero.
@@ -30,7 +30,7 @@ pub enum EntryError {
     /// Settle or void without an open reserve: it never existed or has ended.
     #[error("its request has no open reserve")]
     NotReserved,
-    /// Account, key, wallet or amount other than those of the reserve.
+    /// Account, key, wallet or amount that differs from the reserve.
     #[error("it differs from its reserve")]
     ReserveMismatch,
     /// Correction of an entry that does not exist or was corrected before.

@@ -19,9 +19,9 @@ use std::time::Duration;
 pub(crate) struct BudgetLease {
     /// Amount that is leased and not spent yet; negative after a charge above its reservation.
     pub(crate) left: i64,
-    /// Spent since the spending was last written.
+    /// Amount spent after the spending was last written to the store.
     unwritten: i64,
-    /// True if the budget was lowered after the part was drawn: it has to be drawn again before it is spent.
+    /// True if the budget was lowered after the lease of the part: the part has to be leased again before it is spent.
     is_recalled: bool,
 }
 
@@ -47,13 +47,13 @@ impl BudgetLease {
         self.left.saturating_sub_unsigned(reserved)
     }
 
-    /// Returns true if a request of this cost is covered.
+    /// Returns true if the leased part can pay a request of this cost and is not recalled.
     pub(crate) fn covers(&self, reserved: u64, cost: u64) -> bool {
         let available = u64::try_from(self.available(reserved)).unwrap_or(0);
         !self.is_recalled && available >= cost
     }
 
-    /// Returns the part as it is in the store.
+    /// Returns the leased part as the store has it: without the unwritten spending subtracted.
     pub(crate) const fn stored(&self) -> i64 {
         self.left.saturating_add(self.unwritten)
     }
@@ -63,7 +63,7 @@ impl BudgetLease {
         self.unwritten = self.unwritten.saturating_add(amount);
     }
 
-    /// Returns the amounts that the part covers and the excess.
+    /// Removes the unwritten spending. Returns the amount that the part covers, and the excess.
     fn take_written(&mut self) -> (i64, i64) {
         let covered = self.unwritten.min(self.stored().max(0));
         let excess = self.unwritten.saturating_sub(covered);
@@ -93,7 +93,7 @@ impl BudgetLeases {
         }
     }
 
-    /// Charges the parts of the budgets that are set.
+    /// Subtracts a spent amount from the leased part of each budget that is set.
     pub(crate) fn spend(&mut self, limits: &UsageLimits, amount: u64) {
         let amount = i64::try_from(amount).unwrap_or(i64::MAX);
         for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
@@ -112,8 +112,8 @@ impl BudgetLeases {
         }
     }
 
-    /// Adds a drawn amount; with it, the part is valid if the budget is still at least `drawn_for`. A draw that was
-    /// granted nothing leaves a recalled part recalled.
+    /// Adds an amount that was leased for a budget of `drawn_for`. The part becomes valid if the budget is still at
+    /// least as high. A recalled part stays recalled if the amount is 0.
     pub(crate) fn add_drawn(
         &mut self,
         limits: &UsageLimits,
@@ -123,12 +123,12 @@ impl BudgetLeases {
     ) {
         let lease = self.period_lease_mut(period);
         lease.left = lease.left.saturating_add(amount);
-        // Only a granted draw shows that the parts of all gateways together are within the budget.
+        // Only an amount above 0 proves that the parts of all gateways together are within the budget.
         let was_recalled = lease.is_recalled && amount == 0;
         lease.is_recalled = was_recalled || limits.budget(period).is_none_or(|limit| limit.get() < drawn_for);
     }
 
-    /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
+    /// Removes and returns the unreserved amount of a recalled part; 0 if the part is not recalled.
     pub(crate) fn take_recalled(&mut self, period: BudgetPeriod, reserved: u64) -> i64 {
         let lease = self.period_lease_mut(period);
         let spare = if lease.is_recalled { lease.available(reserved).max(0) } else { 0 };
@@ -136,13 +136,13 @@ impl BudgetLeases {
         spare
     }
 
-    /// Removes and returns what was spent since the last call.
+    /// Removes and returns the spending that the store does not have yet.
     pub(crate) fn take_written(&mut self) -> LeaseSpending {
         let (day, month) = (self.day.take_written(), self.month.take_written());
         LeaseSpending { covered: (day.0, month.0), excess: (day.1, month.1) }
     }
 
-    /// Undoes [`BudgetLeases::take_written`].
+    /// Undoes [`BudgetLeases::take_written`] after a failed write.
     pub(crate) fn put_back_written(&mut self, written: LeaseSpending) {
         self.day.put_back_written(written.covered.0, written.excess.0);
         self.month.put_back_written(written.covered.1, written.excess.1);
@@ -151,7 +151,7 @@ impl BudgetLeases {
 
 /// Methods for budgets that the gateways of a fleet lease in parts.
 impl UsageMeter {
-    /// Requires leases for the budgets from now on.
+    /// Makes every later request with a cost need a leased part of the budgets.
     pub fn enable_budget_leases(&mut self) {
         self.leases.get_or_insert_default();
     }
@@ -174,7 +174,7 @@ impl UsageMeter {
         self.lease(period).left
     }
 
-    /// Returns the leased part as it is in the store, as far as spending was written.
+    /// Returns the leased part as the store has it: without the unwritten spending subtracted.
     #[must_use]
     pub fn stored_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).stored()
@@ -192,12 +192,12 @@ impl UsageMeter {
         lease.left = lease.left.saturating_add(amount);
     }
 
-    /// Adds an amount that was drawn for a budget of `drawn_for`, which may have changed since.
+    /// Adds an amount that was leased for a budget of `drawn_for`; the budget may have changed in the meantime.
     pub fn add_drawn(&mut self, limits: &UsageLimits, period: BudgetPeriod, amount: i64, drawn_for: u64) {
         self.leases.get_or_insert_default().add_drawn(limits, period, amount, drawn_for);
     }
 
-    /// Takes an amount from the leased part if it is available; returns true if it was.
+    /// Subtracts an amount from the leased part if that much is unreserved; returns true on success.
     pub fn take_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
         let is_there = self.lease_available(period) >= amount;
         if is_there {
@@ -206,7 +206,7 @@ impl UsageMeter {
         is_there
     }
 
-    /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
+    /// Removes and returns the unreserved amount of a recalled part; 0 if the part is not recalled.
     pub fn take_recalled_lease(&mut self, period: BudgetPeriod) -> i64 {
         let reserved = self.reserved;
         self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
@@ -224,12 +224,13 @@ impl UsageMeter {
         }
     }
 
-    /// Removes and returns what was spent of the leased parts since the last call, which has to be written.
+    /// Removes and returns the spending of the leased parts that the store does not have yet; the caller has to write
+    /// it.
     pub fn take_unwritten_spending(&mut self) -> LeaseSpending {
         self.leases.as_mut().map(|leases| leases.take_written()).unwrap_or_default()
     }
 
-    /// Undoes [`UsageMeter::take_unwritten_spending`].
+    /// Undoes [`UsageMeter::take_unwritten_spending`] after a failed write.
     pub fn restore_unwritten_spending(&mut self, written: LeaseSpending) {
         if let Some(leases) = &mut self.leases {
             leases.put_back_written(written);
@@ -246,7 +247,7 @@ impl UsageMeter {
         let money = to_micro_credits(cost.money);
         let over = [BudgetPeriod::Day, BudgetPeriod::Month].into_iter().filter_map(|period| {
             let budget = limits.budget(period)?.get();
-            // A request without cost is refused too once the budget is spent.
+            // Once the budget is spent, a request without cost is refused too.
             let spent = self.spend.spent_in(period, now).saturating_add(money.max(1));
             let elsewhere = self.shared.as_deref().map_or(0, |shared| shared.reserved);
             if spent.saturating_add(self.reserved).saturating_add(elsewhere) <= budget {
@@ -257,7 +258,8 @@ impl UsageMeter {
             let wait = if money > budget {
                 RetryAfter::Never
             } else if spent <= budget {
-                // The final cost may be lower than the reservation, so the wait ends with another request.
+                // The wait ends when another request completes, because its final cost may be lower than its
+                // reservation.
                 RetryAfter::OnRelease
             } else {
                 RetryAfter::After(period.end(now).saturating_sub(now))

@@ -77,7 +77,7 @@ pub enum WorkClass {
 /// Maximum usage of a request, estimated before it is sent to a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostEstimate {
-    /// Tokens of the prompt, as far as known.
+    /// Tokens of the prompt that are known before the answer.
     pub input: u64,
     /// Tokens of the answer: the maximum, or an estimate.
     pub output: u64,
@@ -151,7 +151,7 @@ pub struct UsageMeter {
     used_tokens: i64,
     /// Total requests and tokens that were admitted or refused.
     wanted: (u64, u64),
-    /// Most tokens of one request that was refused since the last synchronization.
+    /// Tokens of the largest request that was refused since the last synchronization.
     largest_refused: u64,
     /// State of limits that this gateway shares with other gateways.
     pub(crate) shared: Option<Box<SharedState>>,
@@ -306,7 +306,7 @@ impl UsageMeter {
         shared.apply_peer_usage((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 
-    /// Allows an equal part of each limit until the first synchronization with the other gateways.
+    /// Allows an equal part of each limit until the first synchronization with the other gateways of the fleet.
     pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
             self.apply_peer_usage(limits, &PeerUsage { members, ..PeerUsage::default() }, now);

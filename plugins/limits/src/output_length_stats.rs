@@ -12,7 +12,7 @@ const DEFAULT_P90: u64 = 1_024;
 pub struct OutputLengthStats {
     /// Ring buffer of the lengths in the order in which the answers ended.
     recent: [u32; WINDOW_SIZE],
-    /// Same lengths in ascending order, updated by moving a few elements instead of sorting.
+    /// The lengths of `recent` in ascending order, updated by moving a few elements instead of sorting.
     sorted: [u32; WINDOW_SIZE],
     count: u8,
     next: u8,
@@ -31,13 +31,13 @@ impl OutputLengthStats {
         let (index, count) = (usize::from(self.next), usize::from(self.count));
         let Some(oldest) = self.recent.get_mut(index) else { return };
         let oldest = std::mem::replace(oldest, tokens);
-        // Index of the oldest length in `sorted`; it is removed, and the new length is inserted at `into`.
+        // Index of the oldest length in `sorted`. It is removed, and the new length is inserted at index `into`.
         let out =
             if count < WINDOW_SIZE { count } else { self.sorted.partition_point(|known| *known < oldest) };
         let known = self.sorted.get(..count).unwrap_or_default();
         let into = known.partition_point(|known| *known < tokens);
         let into = if into > out {
-            // The lengths between the two indices move down by one.
+            // Lengths between the removed index and the inserted index move down by one.
             self.sorted.copy_within(out + 1..into, out);
             into - 1
         } else {

@@ -22,10 +22,11 @@
 //! others. So while another gateway has to refuse requests, the gateways that do not receive the rest admit requests
 //! only up to their part of the limit.
 //!
-//! A gateway is silent about a key that was not used there. At the first use it may take an equal part of the limit.
-//! Therefore the first synchronization after the first use here leaves an equal part to each silent gateway: the key
-//! may just have come into use there too. If demand moves to another gateway between two synchronizations, the limit
-//! can be exceeded once, by the allowance that the first gateway still has; this becomes debt in every bucket.
+//! A gateway reports nothing about a key that it has not served. For the first request of the key it may use an equal
+//! part of the limit. Therefore the first synchronization after the first request leaves an equal part to each gateway
+//! without a report: the key may just have come into use there too. If demand moves to another gateway between two
+//! synchronizations, the limit can be exceeded once, by the allowance that the first gateway still has; the excess
+//! becomes debt in every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use std::hash::{Hash, Hasher};
@@ -47,7 +48,7 @@ pub struct UsageTotals {
     pub in_flight: u32,
     /// Micro-credits reserved by requests in flight.
     pub reserved: u64,
-    /// Most tokens of one request that was refused since the last synchronization.
+    /// Tokens of the largest request that was refused since the last synchronization.
     pub largest_refused: u64,
     /// Amounts that may be used until the next synchronization.
     pub allowed: SharedAmounts,
@@ -64,32 +65,32 @@ pub struct SharedAmounts {
     pub in_flight: u64,
 }
 
-/// Usage of the other gateways between two synchronizations.
+/// Usage of the other gateways of the fleet between two synchronizations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
     /// Number of other gateways that reported no demand, because the key was not used there.
     pub silent: u32,
-    /// Requests that the others admitted since the last synchronization.
+    /// Number of requests that the other gateways admitted since the last synchronization.
     pub requests: u64,
-    /// Tokens that the others used since the last synchronization; negative if estimates were too high.
+    /// Tokens that the other gateways used since the last synchronization; negative if estimates were too high.
     pub tokens: i64,
-    /// Requests that the others admitted or refused since the last synchronization.
+    /// Number of requests that the other gateways admitted or refused since the last synchronization.
     pub wanted_requests: u64,
-    /// Tokens of requests that the others admitted or refused since the last synchronization.
+    /// Tokens of the requests that the other gateways admitted or refused since the last synchronization.
     pub wanted_tokens: u64,
-    /// Requests that the others have in flight.
+    /// Number of requests that the other gateways have in flight.
     pub in_flight: u32,
     /// Micro-credits that the other gateways have reserved.
     pub reserved: u64,
-    /// Requests that the others refused.
+    /// Number of requests that the other gateways refused.
     pub refused_requests: u64,
-    /// Largest refused request of the others.
+    /// Largest request in tokens that the other gateways refused.
     pub refused: RefusedTokens,
-    /// Sum of the amounts that the others may use until their next synchronization.
+    /// Sum of the amounts that the other gateways may use until their next synchronization.
     pub allowed: SharedAmounts,
-    /// True if this gateway may use what a division of the limits leaves, see [`receives_remainder`].
+    /// True if this gateway may use the remainder of the divided limits, see [`receives_remainder`].
     pub receives_rest: bool,
 }
 
@@ -102,8 +103,8 @@ pub struct RefusedTokens {
     pub wanted: u64,
 }
 
-/// Time for which one gateway receives the rest. A change takes up to two seconds, in which the gateway before it and
-/// then the new one synchronize.
+/// Time for which one gateway receives the remainder of the divided limits. A change of the gateway takes up to two
+/// seconds, until both gateways have synchronized.
 const REST_PERIOD: Duration = Duration::from_secs(6);
 
 /// Returns true if the gateway `own` currently receives the remainder of the divided limits of `owner`. The gateways
@@ -123,10 +124,10 @@ pub fn receives_remainder(owner: &str, own: u32, peers: &[u32], now: Duration) -
 /// Phase of limit sharing for one key. It decides how much of a limit stays reserved for gateways that report no usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SharingPhase {
-    /// This gateway has not synchronized since it first used the key, so a gateway without a report may have started to
-    /// use the key at the same moment.
+    /// No synchronization has followed the first use of the key by this gateway. A gateway without a report may have
+    /// started to use the key at the same moment.
     Begun,
-    /// Silent gateways know that this gateway uses the key.
+    /// Gateways without a report know that this gateway uses the key.
     #[default]
     Established,
 }
@@ -141,10 +142,10 @@ pub(crate) struct SharedState {
     pub(crate) allowed: SharedAmounts,
     /// Total requests and tokens of this gateway at the last synchronization.
     used: (u64, i64),
-    /// Requests in flight at the others, including those that are left to them.
+    /// Requests in flight at the other gateways, including the ones that they may still admit.
     pub(crate) in_flight: u32,
     pub(crate) reserved: u64,
-    /// Most tokens of one request that was refused between the last two synchronizations.
+    /// Tokens of the largest request that was refused between the last two synchronizations.
     pub(crate) largest_refused: u64,
 }
 
@@ -153,24 +154,25 @@ pub(crate) struct SharedState {
 struct SharedDemand {
     own: u64,
     peers: u64,
-    /// Sum of the allowances that the others reported.
+    /// Sum of the allowances that the other gateways reported.
     announced: u64,
     division: Division,
 }
 
-/// Division of a level between the gateways.
+/// Division of the level of a limit between the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
-    /// By demand, or all that the others did not announce if fewer are left than there are gateways.
+    /// Each gateway gets a part by its demand. If fewer are left than there are gateways, one gateway gets all that the
+    /// others did not announce.
     ByDemand { receives_rest: bool },
-    /// All that the others did not announce.
+    /// All that the other gateways did not announce.
     Rest,
-    /// The base, since another gateway receives the rest.
+    /// Only the base part, because another gateway receives the remainder.
     Base,
 }
 
 impl SharingPhase {
-    /// Returns the amount of a limit with this level that must be left to each silent gateway.
+    /// Returns the amount of a limit that must be left to each gateway that reported no demand.
     fn amount_for_silent_members(self, limit: u64, level: u64, members: u32) -> u64 {
         let members = u64::from(members.max(1));
         match self {
@@ -185,7 +187,7 @@ fn base_share(level: u64, members: u64) -> u64 {
     (level / 4 / members).max(u64::from(level > members))
 }
 
-/// Returns an equal part of an amount, at least 1: at the first use, each gateway admits a request of a limit that is
+/// Returns an equal part of an amount, at least 1, so that each gateway admits a first request even if the limit is
 /// smaller than the number of gateways.
 fn equal_share(amount: u64, members: u64) -> u64 {
     (amount / members).max(u64::from(amount > 0))
@@ -267,7 +269,7 @@ impl SharedState {
                 allowance(level, demand, peers.members, each.saturating_mul(u64::from(peers.silent)));
             match phase {
                 SharingPhase::Begun => allowed,
-                // The others leave it alone, even if two of them announced the same rest at the same time.
+                // The other gateways never use the base part, even if two of them announced the same remainder.
                 SharingPhase::Established => allowed.max(base_share(level, u64::from(peers.members.max(1)))),
             }
         };
@@ -297,8 +299,9 @@ impl SharedState {
     }
 }
 
-/// Returns the number of requests in flight up to which this gateway may admit further ones: without a limit, or its part
-/// of the limit while others refuse requests and another gateway receives the rest.
+/// Returns the number of requests in flight up to which this gateway may admit further ones. If other gateways refuse
+/// requests and this one does not receive the remainder, it is the gateway's part of the limit; otherwise it is
+/// unlimited.
 fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
     if peers.receives_rest || peers.refused_requests == 0 {
         return u32::MAX;

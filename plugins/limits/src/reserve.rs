@@ -26,7 +26,7 @@ pub struct ReservationPair {
 pub enum LimitOwner {
     /// Limit of the key itself.
     Key,
-    /// Limit of the account, shared by all its keys.
+    /// Limit of the account, which all its keys share.
     Account,
 }
 

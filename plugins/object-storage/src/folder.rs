@@ -28,7 +28,7 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
-    /// Returns length and age of an object; `None` if it was deleted meanwhile.
+    /// Returns the length and the age of an object; `None` if the object was deleted in the meantime.
     fn object_info(&self, name: String, now: SystemTime) -> Option<ObjectInfo> {
         let metadata = fs::metadata(self.0.join(&name)).ok()?;
         let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
@@ -109,7 +109,7 @@ impl ContentStore for Folder {
 
     fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
         let now = SystemTime::now();
-        // All objects are visited in one traversal; with pages, each page would need its own traversal.
+        // All objects are visited in one directory traversal; separate pages would need one traversal each.
         collect_names(&self.path(folder)?, folder, &mut |name| match self.object_info(name, now) {
             Some(object) => each(object),
             None => Ok(()),
@@ -160,7 +160,7 @@ mod tests {
             store.replace(name, file.into_temp_path()).unwrap();
             assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), text);
         }
-        // An open object remains as it was.
+        // An open reader of the replaced object still reads the old content.
         reader.read_exact_at(&mut buffer, 7).unwrap();
         assert_eq!(&buffer, b"789");
         store.delete("a").unwrap();

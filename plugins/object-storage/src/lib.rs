@@ -57,7 +57,7 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns any I/O error.
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Deletes objects; missing ones are no error. All are tried, although one fails.
+    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted.
     ///
     /// # Errors
     /// Returns the first I/O error.
@@ -126,8 +126,8 @@ pub struct ObjectInfo {
     pub name: String,
     /// Length in bytes.
     pub length: u64,
-    /// Time since the object was created, by the clock of this machine for a folder, and by the clock of the store for a
-    /// bucket. Zero if it is unknown.
+    /// Time since the object was created, by the clock of this machine for a folder, and by the clock of the store for
+    /// a bucket. Zero if it is unknown.
     pub age: Duration,
 }
 

@@ -95,7 +95,7 @@ impl TokenRequest<'_> {
     #[must_use]
     pub fn authorization_header(&self) -> Option<String> {
         let secret = self.client_secret.filter(|_| self.secret_method == ClientSecretMethod::Basic)?;
-        // Both parts are form-encoded before they are joined (RFC 6749, 2.3.1).
+        // Client id and secret are form-encoded before they are joined (RFC 6749, 2.3.1).
         let joined = format!("{}:{}", encode(self.client_id, PATH_SEGMENT), encode(secret, PATH_SEGMENT));
         Some(format!("Basic {}", STANDARD.encode(joined)))
     }

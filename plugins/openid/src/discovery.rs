@@ -52,7 +52,7 @@ impl ProviderMetadata {
         let has_method = |name: &str| {
             methods.is_none_or(|methods| methods.iter().any(|method| method.as_str() == Some(name)))
         };
-        // The default of the standard is `client_secret_basic`.
+        // Without a list of methods, the standard's default is `client_secret_basic`.
         let secret_method = if has_method("client_secret_basic") || !has_method("client_secret_post") {
             ClientSecretMethod::Basic
         } else {

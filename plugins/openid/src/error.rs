@@ -29,7 +29,7 @@ pub enum OpenIdError {
     Audience,
     /// The token has expired, or is not valid yet.
     OutsideValidity,
-    /// The nonce of the ID token is that of another authorization request.
+    /// The nonce of the ID token belongs to another authorization request.
     Nonce,
     /// The token has no usable `sub`.
     Subject,

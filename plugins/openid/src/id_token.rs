@@ -57,7 +57,7 @@ impl<'t> SignedToken<'t> {
         let (header, claims) = message.split_once('.').ok_or(OpenIdError::Token)?;
         let header = decode_json(header)?;
         let text = |name: &str| header.get(name).and_then(Value::as_str);
-        // A token with critical extensions (`crit`) is refused, since none are supported.
+        // A token with critical extensions (`crit`) is refused, because the gateway supports none.
         let algorithm = text("alg").filter(|_| header.get("crit").is_none());
         Ok(Self {
             algorithm: algorithm.and_then(SignatureAlgorithm::from_name).ok_or(OpenIdError::Token)?,
@@ -107,7 +107,7 @@ pub fn verify_id_token(
 /// Checks the claims that the standard requires.
 fn check_claims(claims: Value, expected: &ExpectedClaims<'_>) -> Result<IdToken, OpenIdError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    // A list of issuers is not accepted.
+    // The issuer claim must be one string; a list of issuers is refused.
     if text("iss") != Some(expected.issuer) {
         return Err(OpenIdError::Issuer);
     }

@@ -50,7 +50,7 @@ fn power_of_ten(power: u32) -> Option<u128> {
     POWERS_OF_TEN.get(power as usize).copied()
 }
 
-/// Divides in one machine word if both numbers fit: several times faster.
+/// Returns the quotient and the remainder of a division. Numbers that fit in 64 bits are divided several times faster.
 fn div_rem(over: u128, under: u128) -> (u128, u128) {
     match (u64::try_from(over), u64::try_from(under)) {
         (Ok(over), Ok(under)) => (u128::from(over / under), u128::from(over % under)),

@@ -20,7 +20,8 @@ impl Base64Validator {
         self.padding += padding;
     }
 
-    /// Takes characters of the next piece that are known to be of the alphabet, without padding.
+    /// Counts characters of the next piece that the scan of the body has already checked to be of the alphabet, without
+    /// padding.
     pub(crate) fn push_letters(&mut self, count: usize) {
         self.broken |= self.padding > 0 && count > 0;
         self.characters += count;
@@ -35,7 +36,7 @@ impl Base64Validator {
 /// True if there are only letters, digits, `+` and `/`.
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // The compiler turns a loop without branches into vector instructions for sixteen bytes at a time.
+    // The loop has no branches, so that the compiler checks sixteen bytes with one vector instruction.
     let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_base64_byte(*byte));
     !blocks.iter().any(|block| foreign(block)) && !foreign(rest)
 }
@@ -44,7 +45,7 @@ fn is_alphabet(bytes: &[u8]) -> bool {
 fn is_base64_byte(byte: u8) -> bool {
     let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
     let digit = byte.wrapping_sub(b'0') < 10;
-    // `+` is 0x2b, `/` is 0x2f.
+    // The characters `+` (0x2b) and `/` (0x2f) differ in one bit, so one comparison finds both.
     letter | digit | ((byte & !0x04) == b'+')
 }
 

@@ -76,7 +76,7 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
     let mut open = root.is_unfinished().then_some(root);
     for _ in 0..MAX_STEPS {
         let Some(container) = open else { break };
-        // Parsing failed in the first part that has no value or whose value is not complete.
+        // The parse error is in the first member or element that has no value or an incomplete one.
         let unfinished = |value: Option<JsonValue<'_>>| value.is_none_or(|value| value.is_unfinished());
         let mut parts = container.parsed_parts().enumerate();
         let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
@@ -176,7 +176,7 @@ impl<'d> RootObject<'d> {
         self.member(name).map(|member| member.key)
     }
 
-    /// Total bytes of the values of these members.
+    /// Total bytes of the values of the named members.
     pub(crate) fn value_bytes(&self, names: &[&str]) -> usize {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }

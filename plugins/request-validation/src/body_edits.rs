@@ -37,7 +37,7 @@ impl BodyEdits {
         object: JsonValue<'d>,
         keep: impl Fn(JsonValue<'d>, JsonValue<'d>) -> bool,
     ) {
-        // Most objects keep all members.
+        // Most objects keep all members and need no edit.
         if object.members().all(|(key, value)| keep(key, value)) {
             return;
         }
@@ -62,7 +62,7 @@ impl BodyEdits {
     fn retain(&mut self, parts: impl Iterator<Item = (Range<usize>, bool)>) -> usize {
         let mut retained = 0;
         let mut previous_end = None;
-        // Range of removed parts before the first remaining one.
+        // Range of the removed members before the first one that remains.
         let mut leading: Option<Range<usize>> = None;
         for (part, keep) in parts {
             match (keep, retained) {

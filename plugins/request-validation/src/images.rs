@@ -42,7 +42,7 @@ pub fn validate_images_with_default(
     let model = scalars::model_or_default(&top, default)?;
     let filters = read_filters(&top, ModelKind::Image)?;
     members::refuse_listed_members(&top, members::REFUSED_IMAGE_MEMBERS)?;
-    // Providers return PNG.
+    // Providers return only PNG images.
     scalars::keyword(&top, "output_format", &["png"])?;
     scalars::keyword(&top, "background", &["auto", "opaque"])?;
     let prompt = read::required_text(top.get("prompt"), &top.path("prompt"))?;

@@ -106,7 +106,7 @@ pub(crate) fn validate_base64(
     let mut proof = Base64Validator::default();
     let body = value.raw_inner_text();
     if value.kind() == ValueKind::String {
-        // Most of a long string was checked when the body was scanned.
+        // The scan of the body has already checked most base64 characters of a long string.
         let (bytes, known) = (body.as_bytes(), value.base64_range());
         let known = known.start.max(skip)..known.end.max(skip);
         proof.push(bytes.get(skip..known.start).unwrap_or_default());

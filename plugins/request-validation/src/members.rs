@@ -34,9 +34,9 @@ pub enum MemberTreatment {
 /// Values of a refused member that request the feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedValues {
-    /// Any value but `null`.
+    /// Value other than `null`.
     Present,
-    /// Any value but `null`, `false`, `""`, `{}` and `[]`.
+    /// Value other than `null`, `false`, `""`, `{}` and `[]`.
     NonEmpty,
     /// Name of a region outside the European Union.
     OutsideEu,
@@ -46,13 +46,13 @@ pub enum RefusedValues {
     ThirdPartyPayment,
     /// Object whose `mode` is not `off`.
     ModeNotOff,
-    /// Any value but `null` and 1.
+    /// Value other than `null` and 1.
     SeveralChoices,
     /// Object with a member that excludes providers of the model, or that orders them.
     ProviderConstraints,
     /// Object with a member that constrains the answer, such as `guided_json`.
     GuidedMembers,
-    /// Object whose `prewarm` asks for no answer.
+    /// Object with a member `prewarm`, which requests no answer.
     Prewarm,
     /// Object with another member than `completion_window` of `soonest`.
     BackgroundWindow,
@@ -64,7 +64,7 @@ pub enum RefusedValues {
     NonTextModalities,
     /// Number format of vectors other than `float`.
     NotFloat,
-    /// Any value but `null` and `true`.
+    /// Value other than `null` and `true`.
     NotTrue,
     /// Options of a model runner with a cap or stop sequences.
     RunnerOptions,
@@ -101,7 +101,7 @@ use RefusedValues::{
     OutsideEu, Present, Prewarm, ProviderConstraints, SeveralChoices, ThirdPartyPayment,
 };
 
-/// All listed members, sorted by dialect and name.
+/// Table of all listed members, sorted by dialect and name.
 #[rustfmt::skip]
 pub const KNOWN_MEMBERS: &[KnownMember] = &[
     chat("access_programs", Harmless, "access programme of the vendor"),

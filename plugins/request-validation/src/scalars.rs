@@ -56,8 +56,8 @@ pub(crate) fn bool_or_false(top: &RootObject<'_>, name: &str) -> Result<bool, Ap
     Ok(read::optional_bool(top.get(name), &top.path(name))?.unwrap_or(false))
 }
 
-/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap, and in `num_predict` -2 for the
-/// window.
+/// Reads a cap on tokens, at least 1. Clients of llama.cpp and others send -1 for no cap, and in `num_predict` -2 for
+/// the window.
 pub(crate) fn token_cap(top: &RootObject<'_>, name: &str) -> Result<Option<u64>, ApiError> {
     if top.get(name).is_some_and(|value| value.raw() == "-1" || name == "num_predict" && value.raw() == "-2")
     {

@@ -101,9 +101,9 @@ pub struct EnergyProvenance<'a> {
 pub struct CacheSavings {
     /// Prompt tokens from the cache.
     pub tokens: u64,
-    /// Additional energy, kWh, that processing these tokens without the cache would have taken.
+    /// Additional energy, kWh, that the cached tokens would have taken without the cache.
     pub energy_kwh_saved: Decimal,
-    /// Additional credits that these tokens would have cost without the cache.
+    /// Additional credits that the cached tokens would have cost without the cache.
     pub credits_saved: Decimal,
 }
 

@@ -48,7 +48,7 @@ pub struct ExplainedOffer {
     pub rank: OfferRank,
     /// Weighted terms of the score.
     pub terms: ScoreTerms,
-    /// True if the score counts as equal to that of the first candidate, so that both share the requests.
+    /// True if the score counts as equal to the score of the first candidate, so that both share the requests.
     pub is_tied_for_first: bool,
 }
 

@@ -38,7 +38,7 @@ pub struct ExplorationBudget {
 }
 
 impl ExplorationBudget {
-    /// Returns a new budget; the first exploration is granted at once.
+    /// Creates a budget whose first exploration is granted immediately.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -63,7 +63,7 @@ impl ExplorationBudget {
 #[must_use]
 pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;
-    // No exploration during an outage.
+    // Nothing is explored while the best offer is unhealthy.
     if first.health != OfferHealth::Healthy {
         return None;
     }

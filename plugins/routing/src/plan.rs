@@ -35,7 +35,8 @@ pub struct Candidate {
     pub predicted_seconds: Option<f64>,
     /// Time since the last successful answer ([`LatencyStats::last_observation_age`](crate::LatencyStats::last_observation_age)); `None` without one.
     pub measured_age: Option<Duration>,
-    /// Time since the offer could first be chosen ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
+    /// Time since the offer could first be chosen
+    /// ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
     pub known_for: Duration,
     /// Number of requests in flight at the offer.
     pub in_flight: u32,
@@ -46,9 +47,9 @@ pub struct Candidate {
     pub failure_ratio: f64,
     /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,
-    /// Renewable share of its grid, 0 to 1.
+    /// Renewable share of the offer's grid, 0 to 1.
     pub renewable: f64,
-    /// Health according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
+    /// Health of the offer according to its breaker ([`CircuitBreaker::health`](crate::CircuitBreaker::health)).
     pub health: OfferHealth,
     /// Relation to the session of the request; `None` if it has no session.
     pub session: Option<SessionAffinity>,
@@ -79,7 +80,7 @@ impl Candidate {
 /// 1e6`, with prices in EUR per million tokens.
 #[must_use]
 pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens: u64) -> f64 {
-    // Token counts are far below 2^53, where the conversion is exact.
+    // The conversion of token counts to `f64` is exact, because they are far below 2^53.
     (prompt_tokens as f64 * input + output_tokens as f64 * output) / 1e6
 }
 
@@ -143,7 +144,7 @@ fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
             None if tie_count > 1 => pick_less_loaded(run, tie_count, dice),
             None => 0,
         };
-        // The other offers keep their order by score.
+        // The offers other than the chosen one keep their order by score.
         if let Some(head) = run.get_mut(..=chosen) {
             head.rotate_right(1);
         }
@@ -164,7 +165,7 @@ fn pick_less_loaded(run: &[ScoredOffer], tie_count: usize, dice: &mut SplitMix64
     let bound = u64::try_from(tie_count).unwrap_or(u64::MAX);
     let first = dice.below(bound);
     let second = dice.below(bound.saturating_sub(1));
-    // The second index is shifted, so that it differs from the first.
+    // The second random index skips the first one, so that the two differ.
     let second = if second >= first { second + 1 } else { second };
     let first = usize::try_from(first).unwrap_or(0);
     let second = usize::try_from(second).unwrap_or(0);

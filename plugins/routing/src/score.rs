@@ -65,13 +65,13 @@ pub(crate) struct ScoredOffer {
     pub(crate) terms: ScoreTerms,
     /// Requests in flight divided by the capacity.
     pub(crate) load: f64,
-    /// Relation to the session, if the offer may take it.
+    /// Relation of the offer to the session; `None` if it may not take the session.
     pub(crate) session: Option<SessionAffinity>,
 }
 
 pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let peers = PeerLatency::from_candidates(candidates);
-    // `score` temporarily contains the expected time, until the best time is known.
+    // The field `score` contains the expected time until the best time of all offers is known.
     let mut scored: Vec<ScoredOffer> = candidates
         .iter()
         .map(|one| {
@@ -144,7 +144,7 @@ impl BestTerms {
         let counted =
             candidates.iter().zip(times).filter(|(_, one)| none || one.rank == RANK_WITHIN_CARBON_LIMIT);
         counted.fold(start, |best, (one, timed)| Self {
-            // `min` and `max` ignore NaN.
+            // NaN values have no effect, because `f64::min` and `f64::max` ignore them.
             price: best.price.min(expected_price(one)),
             time: best.time.min(timed.score),
             ci: best.ci.min(one.ci_g_per_kwh),

@@ -9,17 +9,17 @@ use std::ops::{ControlFlow, Range};
 ///
 /// Headers that change with each request (`x-client-request-id`, `x-conversation-request-id`) are not among them.
 pub const SESSION_HEADERS: &[&str] = &[
-    // Claude Code.
+    // Session header of Claude Code.
     "x-claude-code-session-id",
-    // Codex, pi; the form with an underscore is that of their earlier versions.
+    // Session headers of Codex and pi; earlier versions send the form with an underscore.
     "session-id",
     "session_id",
-    // opencode, pi, Cloudflare Workers AI, Fireworks.
+    // Session header of opencode, pi, Cloudflare Workers AI and Fireworks.
     "x-session-affinity",
-    // opencode, OpenRouter's clients.
+    // Session headers of opencode and of OpenRouter's clients.
     "x-session-id",
     "x-opencode-session",
-    // Qwen Code, CodeBuddy, earlier versions of Codex.
+    // Session headers of Qwen Code, CodeBuddy and earlier versions of Codex.
     "x-qwen-code-session-id",
     "x-conversation-id",
     "conversation_id",
@@ -66,9 +66,9 @@ pub struct RequestSession {
 /// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
 /// request, with names in lower case.
 ///
-/// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata` or
-/// at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the user.
-/// `previous_response_id` differs from turn to turn; the beginning of the stored conversation stays the same.
+/// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata`
+/// or at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the
+/// user. `previous_response_id` differs from turn to turn; the beginning of the stored conversation stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,

@@ -16,7 +16,7 @@ const HEAD_KEY: &[u8] = b"head";
 const ENTRY_TAG: u8 = b'e';
 const WHAT: &str = "the audit log";
 
-/// Description of one change by its author.
+/// Description of one administrative change by the person or program that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedChange {
     /// Time of the change, Unix seconds.

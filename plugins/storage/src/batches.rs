@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! batches  `b/` id                                          →  the record
-//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first; none for background responses
-//! batches  `i/a`                                            →  empty; every batch has its `a/` row
-//! batches  `o/` id                                          →  empty; the batch is unfinished
-//! batches  `c/`, `x/` id, `n/` account                      →  coordination of a fleet, see `batches/claims.rs`
-//! batches  `p/`, `g/` id                                    →  batches in slices, see `batches/slices.rs`
-//! lines    id                                               →  a bit for each line that has its result
+//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first; none for background
+//! responses batches  `i/a`                                            →  empty; every batch has its `a/` row batches
+//! `o/` id                                          →  empty; the batch is unfinished batches  `c/`, `x/` id, `n/`
+//! account                      →  coordination of a fleet, see `batches/claims.rs` batches  `p/`, `g/` id
+//! →  batches in slices, see `batches/slices.rs` lines    id                                               →  a bit for
+//! each line that has its result
 //! ```
 //!
 //! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read;

@@ -25,7 +25,7 @@ pub struct FolderEngine {
     pub repair: Option<RepairStore>,
 }
 
-/// All engines, the default first.
+/// All storage engines with a folder, the default first.
 pub static FOLDER_ENGINES: &[&FolderEngine] = &[&EMBEDDED_ENGINE];
 
 /// Default engine.

@@ -35,7 +35,7 @@ pub enum FilePurpose {
 }
 
 impl FilePurpose {
-    /// All purposes.
+    /// All purposes of files.
     pub const ALL: [Self; 2] = [Self::Batch, Self::BatchOutput];
 
     /// Returns the name used in the API.

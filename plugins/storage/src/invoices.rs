@@ -24,7 +24,7 @@ use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, StoredRow, Transacti
 
 const WHAT: &str = "an invoice";
 const TABLE: StoreTable = StoreTable::Invoices;
-/// Maximum bytes of one part of a document.
+/// Maximum bytes of one stored part of an invoice document.
 const PART_BYTES: usize = MAX_VALUE_BYTES - 1_024;
 /// Maximum number of parts of a document, so that a transaction holds them.
 const MAX_PARTS: usize = 64;
@@ -72,7 +72,7 @@ impl InvoiceRecord {
 pub enum IssueOutcome {
     /// New invoice.
     Issued(InvoiceRecord),
-    /// Invoice that was issued for the same period before.
+    /// Earlier invoice for the same account and period.
     Existing(InvoiceRecord),
     /// Invoice of another period that has days in common.
     Overlapping(InvoiceRecord),
@@ -263,7 +263,7 @@ impl Counters {
         parse_count(account.as_deref())
     }
 
-    /// Next number of the series.
+    /// Next invoice number of the series.
     fn next_number(&self) -> Result<u64, StoreError> {
         let [(_, series), _] = &self.0;
         Ok(parse_count(series.as_deref())?.saturating_add(1))
@@ -304,7 +304,7 @@ fn put_invoice(
     Ok(batch)
 }
 
-/// Parses a counter; 0 if there is none.
+/// Parses a counter row; 0 if there is none.
 fn parse_count(row: Option<&[u8]>) -> Result<u64, StoreError> {
     let Some(row) = row else { return Ok(0) };
     let bytes: [u8; 8] =
@@ -312,7 +312,7 @@ fn parse_count(row: Option<&[u8]>) -> Result<u64, StoreError> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// Compresses a document into parts; `None` if it is too large.
+/// Compresses an invoice document into parts; `None` if it is too large.
 fn compress(document: &[u8]) -> Option<Vec<Vec<u8>>> {
     let size = u32::try_from(document.len()).ok().filter(|_| document.len() <= MAX_DOCUMENT_BYTES)?;
     let mut bytes = size.to_le_bytes().to_vec();

@@ -50,7 +50,7 @@ impl RowAddition {
                 let stored = current.map(SpendRecord::from_row).transpose()?.unwrap_or_default();
                 stored.merged_with(*spend).to_row()
             }
-            // The row's version makes no difference to the caller: the rollups can be rebuilt.
+            // Every failure is reported as an unknown format, because the caller only needs to rebuild the rollups.
             RowAddition::Usage(change) => add_usage_rows(current, change)
                 .map_err(|_| StoreError::corrupt("a usage rollup is in an unknown format")),
             RowAddition::Counter(change) => {

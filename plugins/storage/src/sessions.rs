@@ -30,11 +30,11 @@ pub struct SessionRecord {
 /// Outcome of a change of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionChange {
-    /// The session was changed.
+    /// The session was changed as requested.
     Changed,
-    /// There was nothing to change.
+    /// The session needed no change.
     Unchanged,
-    /// The session does not exist; it may have been removed meanwhile.
+    /// The session does not exist; it may have been removed in the meantime.
     Missing,
 }
 

@@ -8,7 +8,7 @@
 //! ```text
 //! spend  `k` id, `a` id      →  the amounts of a key or an account
 //! meta   `spends`            →  counter of the additions of a process that is alone
-//! meta   `spends/` strand    →  counter of those of a fleet member
+//! meta   `spends/` incarnation    →  counter of those of a fleet member
 //! ```
 //! A fleet member takes what it adds from its parts of the budgets, in the same commit, see [`BudgetPool`].
 
@@ -65,7 +65,7 @@ impl SpendRecord {
         }
     }
 
-    /// Returns what was spent since `before`, an earlier measurement of the same owner.
+    /// Returns the amount spent since `before`, an earlier record of the same owner.
     #[must_use]
     pub fn spent_since(self, before: SpendRecord) -> SpendRecord {
         let same_day = BudgetPeriod::Day.is_same_period(before.at, self.at);
@@ -77,8 +77,8 @@ impl SpendRecord {
         }
     }
 
-    /// Returns the amount spent in a period at `now`: 0 if that of the record has ended, and that of a later one if the
-    /// record is of another process whose clock is ahead.
+    /// Returns the amount spent in a period at `now`. It is 0 if the record's period has ended, and the amount of a
+    /// later period if the clock of the process that wrote the record is ahead.
     #[must_use]
     pub fn spent_in(self, period: BudgetPeriod, now: u64) -> u64 {
         let spent = match period {
@@ -115,7 +115,7 @@ impl From<(SpendOwner, SpendRecord)> for SpendAddition {
 }
 
 impl SpendAddition {
-    /// Returns the operations of a member; 0 for a process that is alone.
+    /// Returns the operations that add the spending in the store. `strand` is 0 for a single process.
     fn operations(&self, strand: u32) -> Transaction {
         let add = Transaction::new().add_amounts(
             StoreTable::Spend,
@@ -144,7 +144,7 @@ pub struct SpendStore {
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the last applied addition, if known: no other store writes it.
+    /// Number of the last applied addition, which no other store writes; `None` before it was read.
     last: Option<i64>,
     /// Stored number before the first attempt of the first pending addition; `None` if it has not been attempted.
     tried: Option<i64>,
@@ -192,7 +192,7 @@ impl SpendStore {
         let mut pending = self.pending.lock();
         self.apply_pending(&mut pending)?;
         pending.additions.extend(spends.chunks(MAX_ADDITIONS).map(<[_]>::to_vec));
-        // The error is returned by the next call if it persists.
+        // An error is ignored here: the next call returns it if it persists.
         let _ = self.apply_pending(&mut pending);
         Ok(())
     }
@@ -213,13 +213,13 @@ impl SpendStore {
                 None => parse_counter(self.store.get(StoreTable::Meta, &self.number_key)?.as_deref())?,
             };
             let mut applied = last;
-            // If the stored number has changed, the earlier attempt was applied.
+            // A changed number in the store means that the earlier attempt was applied.
             if pending.tried.is_none_or(|before| before == last) {
                 let is_first_try = pending.tried.replace(last).is_none();
                 applied = last.wrapping_add(1);
                 match self.store.apply(self.addition(last, applied, addition)) {
-                    // Another process with the same number row has written in between; nothing of this attempt was
-                    // applied.
+                    // A failed guard means that another process with the same number row has written, so nothing of the
+                    // attempt was applied.
                     Err(error @ StoreError::Guard { .. }) if is_first_try => {
                         pending.tried = None;
                         attempts = attempts.checked_sub(1).ok_or(error)?;
@@ -242,7 +242,7 @@ impl SpendStore {
             _ => Transaction::new().require_value(table, key, counter_row(last)),
         };
         let numbered = numbered.put(table, key, counter_row(applied));
-        // The parts of a member that was evicted are not its own any more.
+        // A process that the others removed from the fleet no longer owns its parts, so they require that it is alive.
         let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
         let numbered = if has_parts { numbered.append(require_alive(self.strand)) } else { numbered };
         additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.strand)))

@@ -11,7 +11,7 @@ pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Row that a read returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRow {
-    /// Key within its table.
+    /// Key of the row within its table.
     pub key: Vec<u8>,
     /// Value of the row, exactly as the caller wrote it.
     pub value: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct RowScan {
     pub table: StoreTable,
     /// Prefix that the keys of the returned rows have.
     pub prefix: Vec<u8>,
-    /// Last key of the previous page, if any.
+    /// Last key of the previous page; `None` for the first page.
     pub after: Option<Vec<u8>>,
     /// Maximum number of rows.
     pub limit: usize,
@@ -80,7 +80,7 @@ pub enum StoreHealth {
 pub struct VerifyOutcome {
     /// Number of rows whose checksum matches.
     pub rows: u64,
-    /// Total size of the keys and values of these rows, in bytes.
+    /// Total size of the keys and values of the verified rows, in bytes.
     pub bytes: u64,
     /// Number of rows that are damaged or of an unknown table or version.
     pub damaged: u64,

@@ -46,7 +46,7 @@ pub enum StoreTable {
 }
 
 impl StoreTable {
-    /// All tables, by ascending tag.
+    /// All tables of a store, by ascending tag.
     pub const ALL: [StoreTable; 18] = [
         StoreTable::Meta,
         StoreTable::Keys,

@@ -37,7 +37,8 @@ pub enum TransactionOp {
         /// Maximum of the sum, if there is one.
         max: Option<i64>,
     },
-    /// Write that adds amounts to those of the row; also a guard that the row is missing or has such amounts.
+    /// Write that adds amounts to the amounts of a row; also a guard that the row is missing or has amounts of this
+    /// kind.
     AddAmounts(RowAddition),
 }
 
@@ -131,7 +132,7 @@ impl Transaction {
         self.push(space, key.into(), TransactionOp::Add { by, min, max })
     }
 
-    /// Adds amounts to those of a row. A missing row counts as zero.
+    /// Adds amounts to the amounts of a row. A missing row counts as zero.
     #[must_use]
     pub fn add_amounts(
         self,
@@ -199,7 +200,7 @@ impl Transaction {
         mut write: impl FnMut(StoreTable, &[u8], Option<&[u8]>),
     ) -> Result<(), StoreError> {
         let mut written: Vec<(&RowOperation, Option<Cow<'_, [u8]>>)> = Vec::new();
-        // Index of the last write of each row.
+        // Map from each row to the index of its last write in the transaction.
         let mut last: HashMap<(StoreTable, &[u8]), usize> = HashMap::new();
         for (index, operation) in self.operations.iter().enumerate() {
             let write = match &operation.op {

@@ -39,7 +39,7 @@ pub fn is_valid_user_name(name: &str) -> bool {
 }
 
 impl UserRole {
-    /// All roles.
+    /// All roles of users.
     pub const ALL: [UserRole; 5] =
         [UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer, UserRole::Account];
 
@@ -67,7 +67,7 @@ impl UserRole {
 pub struct Invitation {
     /// SHA-256 of the token, hexadecimal.
     pub digest: String,
-    /// Time after which it is invalid, Unix seconds.
+    /// Time in Unix seconds after which the invitation is invalid.
     pub expires: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct UserRecord {
     /// Argon2id hash of the password in PHC format; `None` until the user has chosen one.
     #[serde(default)]
     pub password: Option<String>,
-    /// Open invitation.
+    /// Open invitation of the user.
     #[serde(default)]
     pub invitation: Option<Invitation>,
     /// Person at an OpenID provider who signs in as this user.
@@ -116,9 +116,9 @@ pub struct UserRecord {
 pub enum UserChange {
     /// The user after the change, or unchanged if there was nothing to change.
     Current(Box<UserRecord>),
-    /// Refusal: no other user satisfies the condition.
+    /// Refusal of the change, because no other user satisfies the condition.
     LastNeeded,
-    /// There is no user of this name.
+    /// There is no user with the given name.
     UnknownUser,
 }
 
@@ -192,9 +192,9 @@ impl UserStore {
         }
     }
 
-    /// Changes a user like [`Self::change`], but refuses to change the last user that satisfies `is_needed`, for example
-    /// the last administrator, so that no user satisfies it afterwards. The row of another user that satisfies it is a
-    /// guard of the transaction, so two requests at the same time cannot change both.
+    /// Changes a user like [`Self::change`], but refuses to change the last user that satisfies `is_needed`, for
+    /// example the last administrator, so that no user satisfies it afterwards. The row of another user that satisfies
+    /// it is a guard of the transaction, so two requests at the same time cannot change both.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -216,7 +216,8 @@ impl UserStore {
                 let mut guard = Transaction::new();
                 is_last = false;
                 if was_needed && !is_needed(user) {
-                    // The guard is the value that was found to satisfy it: another value may not.
+                    // The transaction requires the exact row of the other user, because a changed row may not satisfy
+                    // the condition.
                     let other = self.find_row(|other, row| {
                         (other.name != name && is_needed(&other)).then(|| (other.name, row.to_vec()))
                     })?;

@@ -30,9 +30,9 @@ pub(crate) fn encode<T: Serialize>(what: &'static str, record: &T) -> Result<Vec
 
 /// Decodes a row. An error does not quote the row.
 pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Result<T, StoreError> {
-    // The parser's own message is dropped: it can quote the row.
+    // The message of the parser is dropped, because it may quote the row.
     let broken = |_| StoreError::corrupt(format!("the row of {what} is in an unknown format"));
-    // Rows written by this version start with this prefix and are parsed only once.
+    // A row with the current prefix is parsed only once.
     if row.starts_with(ROW_PREFIX) {
         return serde_json::from_slice(row).map_err(broken);
     }
@@ -44,9 +44,9 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Res
 
 /// Result of a function that changes a record.
 pub(crate) enum ChangeOutcome {
-    /// Record that is unchanged.
+    /// The record stays unchanged.
     Unchanged,
-    /// Record that is changed, with further operations for the same transaction.
+    /// The record changes; further operations belong to the same transaction.
     Changed(Transaction),
 }
 

@@ -32,7 +32,7 @@ impl CountBudget<'static> {
 pub(crate) enum CountHalt {
     /// Number of tokens exceeds the budget.
     OverBudget,
-    /// Stop signal was set.
+    /// The stop signal ended the count.
     Stopped,
 }
 

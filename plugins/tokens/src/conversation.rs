@@ -47,7 +47,7 @@ pub struct PromptMessage {
     pub calls: Vec<FunctionCall>,
     /// Id of the call that a tool message answers.
     pub call_id: Option<String>,
-    /// Name of the speaker, or of the function of a tool message if it is known.
+    /// Name of the speaker, or of the function for a tool message; `None` if unknown.
     pub name: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub enum PromptPart {
     Opaque {
         /// Type of the part on the wire.
         kind: String,
-        /// Bytes of its content as sent.
+        /// Number of bytes of the part's content as it was sent.
         bytes: usize,
     },
 }
@@ -112,7 +112,7 @@ pub struct FunctionTool {
     pub name: String,
     /// Description of the function.
     pub description: Option<String>,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the function's arguments.
     pub parameters: Option<Value>,
     /// Value of `strict`, if given.
     pub strict: Option<bool>,
@@ -140,7 +140,7 @@ impl PromptEffort {
         }
     }
 
-    /// Maps each known name of an effort to one of the three levels.
+    /// Maps each recognised name of an effort to one of the three levels.
     fn parse(name: &str) -> Option<Self> {
         match name {
             "none" | "minimal" | "low" => Some(Self::Low),

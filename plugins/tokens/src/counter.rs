@@ -51,16 +51,16 @@ impl CountMethod {
 /// Reason for which a conversation could not be counted exactly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
-    /// Model has no chat template, so its prompt is unknown.
+    /// The model has no chat template, so its prompt is unknown.
     #[error("the model has no chat template")]
     NoTemplate,
-    /// Template refused the conversation, with this message.
+    /// The chat template refused the conversation with this message.
     #[error("the chat template refused the conversation: {0}")]
     Template(String),
     /// Conversation has images, and the model has no image rule.
     #[error("the model has no rule for images")]
     NoImageRule,
-    /// Part of this type cannot be counted.
+    /// The conversation has a part of a type that cannot be counted.
     #[error("a part of type {0} cannot be counted")]
     UncountablePart(String),
     /// Rendering the prompt would take too much work.
@@ -266,7 +266,7 @@ fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerE
     }
 }
 
-/// Returns the members of a configuration whose names end in `_token`: templates use these names.
+/// Returns the members of a configuration whose names end in `_token`, which templates use as variables.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let tokens = config.iter().filter(|(name, _)| name.ends_with("_token")).filter_map(|(name, token)| {
         let text = token.as_str().or_else(|| token.get("content")?.as_str())?;

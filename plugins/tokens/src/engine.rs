@@ -64,25 +64,25 @@ pub struct EngineCall {
     pub body: Vec<u8>,
 }
 
-/// Result of parsing an answer.
+/// Progress of a count after an answer of the engine.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CountProgress {
     /// Number of tokens.
     Tokens(u64),
-    /// Second call to send. Its answer has the number of tokens.
+    /// Second request that is to be sent to the engine; its answer has the number of tokens.
     NextCall(EngineCall),
 }
 
 /// Failure of a count by an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// Engine cannot count this input.
+    /// The engine cannot count this kind of input.
     #[error("the engine has no call for this")]
     Unsupported,
-    /// Input is no JSON object.
+    /// The input is not a JSON object.
     #[error("the request is not a JSON object")]
     InvalidInput,
-    /// Engine answered with this status.
+    /// The engine answered with this HTTP status.
     #[error("the engine answered {0}")]
     Status(u16),
     /// Answer has no number of tokens.

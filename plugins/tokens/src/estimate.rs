@@ -1,8 +1,8 @@
 //! Token estimates without the model's tokenizer: never too low.
 //!
-//! Guarantees: [`max_prompt_tokens`] needs no scan of the text, and shows which requests need a count at all; [`estimate`]
-//! scans the text once, and is not below the counts of the vocabularies of served models: about 1.2 times the tokens of
-//! English prose.
+//! Guarantees: [`max_prompt_tokens`] needs no scan of the text, and shows which requests need a count at all;
+//! [`estimate`] scans the text once, and is not below the counts of the vocabularies of served models: about 1.2 times
+//! the tokens of English prose.
 //!
 //! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece of `n > 1` tokens
@@ -60,7 +60,8 @@ pub fn estimate(conversation: &PromptConversation, images: Option<&ImageTokenSet
     estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Same as [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the estimate.
+/// Estimates like [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the
+/// estimate.
 #[must_use]
 pub fn estimate_within(
     conversation: &PromptConversation,
@@ -110,7 +111,7 @@ fn message_tokens(
                 let tokens = images.map_or_else(|| max_image_tokens(*image), |images| images.tokens(*image));
                 meter.add(tokens.saturating_add(4))?;
             }
-            // 25 tokens per second of audio, at least 1000 bytes per second.
+            // Audio is estimated with 25 tokens per second and at least 1000 bytes per second.
             PromptPart::Opaque { kind, bytes } if kind == "input_audio" => {
                 meter.add(*bytes as u64 / 16 + 64)?
             }
@@ -160,7 +161,7 @@ pub fn estimate_text(text: &str) -> u64 {
 }
 
 fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-    // Last character of the previous piece, and true if that piece is ASCII.
+    // Last character of the previous piece, and a flag that is true if the piece was ASCII.
     let mut before: Option<(char, bool)> = None;
     O200kTokenizer::shared().for_each_piece(text, |piece, symbols| {
         let guess = piece_estimate(piece, symbols, before);

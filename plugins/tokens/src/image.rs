@@ -115,7 +115,7 @@ fn patches(width: u32, height: u32, px: u32, min: u64, max: u64) -> u64 {
     let px = f64::from(px.max(1));
     let (width, height) = (f64::from(width.max(1)) / px, f64::from(height.max(1)) / px);
     let (min, max) = (min as f64, max as f64);
-    // A side below half a patch rounds to zero, and the image is then scaled up.
+    // A side below half a patch rounds to 0; the image is enlarged later.
     let (mut across, mut down) = (width.round_ties_even(), height.round_ties_even());
     if across * down > max {
         let shrink = (width * height / max).sqrt();
@@ -160,7 +160,7 @@ fn tiles(width: u32, height: u32, px: u32, max: u32) -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageTokenSettings {
-    /// Rule for the tokens of one image.
+    /// Rule for the number of tokens of one image.
     pub rule: ImageRule,
     /// Text that the chat template writes for an image and that the engine replaces by the image's tokens, such as
     /// `<|image_pad|>`. Markers around it are text and counted as such.

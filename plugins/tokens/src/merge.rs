@@ -13,7 +13,7 @@ pub(crate) trait MergeRules {
     fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
 }
 
-/// Part of a piece, with its token so far.
+/// Part of a piece of text, with the token that it is so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeSymbol {
     /// Token number.
@@ -104,7 +104,7 @@ fn merge_by_heap(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeS
         push(joins, piece, symbols, &links, &mut heap, at);
     }
     while let Some(Reverse((_, at, token, right))) = heap.pop() {
-        // The entry is outdated unless both symbols still exist unchanged.
+        // An entry of the heap is outdated unless both symbols are unchanged.
         let current = links.alive.get(at) == Some(&true)
             && links.after.get(at) == Some(&right)
             && symbols.get(at).is_some_and(|s| s.next.is_some_and(|(_, joined)| joined == token));

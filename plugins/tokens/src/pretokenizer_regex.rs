@@ -18,19 +18,19 @@ pub(crate) struct SplitPattern(PatternEngine);
 
 #[derive(Clone, Default)]
 enum PatternEngine {
-    /// No pattern.
+    /// No pattern: nothing matches, so the entire text is one piece.
     #[default]
     None,
     /// Two patterns: all alternatives before [`TRAILING`], and `\s+`.
     Words(Automaton),
     /// Pattern without look-around.
     Plain(Automaton),
-    /// Any other pattern, which runs on a backtracking engine.
+    /// Any other regular expression, which runs on a backtracking engine.
     Other(Box<Backtracking>),
 }
 
 impl SplitPattern {
-    /// Compiles a pattern, or returns the reason why it cannot.
+    /// Compiles a regular expression, or returns the reason why it is invalid.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         if let Some(head) = pattern.strip_suffix(TRAILING)
             && let Ok(automaton) = Automaton::new_many(&[head, r"\s+"])
@@ -46,7 +46,7 @@ impl SplitPattern {
         }
     }
 
-    /// Creates a pattern that matches this text only.
+    /// Creates a regular expression that matches exactly the given text.
     pub(crate) fn literal(text: &str) -> Result<Self, String> {
         let escaped = fancy_regex::escape(text);
         Automaton::new(&escaped)

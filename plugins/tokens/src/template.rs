@@ -41,7 +41,7 @@ const COPIES: u64 = 32 << 30;
 /// Reason why a prompt could not be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenderError {
-    /// Template refused the conversation, with this message.
+    /// The template refused the conversation with this message.
     Refused(String),
     /// Rendering would take too much work.
     TooLarge,
@@ -59,7 +59,7 @@ pub(crate) struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Compiles a template, or returns the reason why it cannot.
+    /// Compiles a chat template, or returns the reason why it is invalid.
     pub(crate) fn new(source: &str, tokens: Map<String, Json>) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -93,7 +93,8 @@ impl ChatTemplate {
         })
     }
 
-    /// Same as [`ChatTemplate::render`], but at most `most` bytes, for a count that may end early.
+    /// Renders the prompt like [`ChatTemplate::render`], but at most `most` bytes of it, for a count that may end
+    /// early.
     pub(crate) fn render_within(
         &self,
         conversation: &PromptConversation,

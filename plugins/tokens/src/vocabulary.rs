@@ -53,7 +53,7 @@ impl Vocabulary {
         self.arena.get(from as usize..to as usize).unwrap_or_default()
     }
 
-    /// Returns the token of these bytes.
+    /// Returns the token that the given bytes form.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
         // A text that is longer than every token need not be hashed.

@@ -25,7 +25,7 @@ pub(crate) const OVERLAP_BYTES: usize = 1 << 10;
 
 /// Encoder in which every byte belongs to a token.
 pub(crate) trait PieceEncoder {
-    /// Encodes a piece; `symbols` gets its tokens, in order.
+    /// Encodes a piece of text; `symbols` receives its tokens in order.
     fn encode(&self, piece: &[u8], symbols: &mut Vec<MergeSymbol>);
 }
 

@@ -38,12 +38,12 @@ pub enum UsageOutcome {
     Interrupted,
     /// Corrections of charges.
     Corrected,
-    /// Grants and their corrections.
+    /// Grants and corrections of grants.
     Granted,
 }
 
 impl UsageOutcome {
-    /// All outcomes.
+    /// All usage outcomes.
     pub const ALL: [Self; 6] =
         [Self::Charged, Self::Failed, Self::Disconnected, Self::Interrupted, Self::Corrected, Self::Granted];
 

@@ -37,7 +37,7 @@ pub enum GroupError {
         UsageGrouping::names()
     )]
     InvalidNames,
-    /// More groups than an answer may have.
+    /// The result would have more groups than an answer may have.
     #[error("group_by: the answer would have more than {0} rows; expected fewer days or dimensions")]
     TooManyGroups(usize),
 }
@@ -114,7 +114,7 @@ pub struct UsageGroup {
     pub sums: UsageSums,
 }
 
-/// Report that groups rollups as they are read.
+/// Report that groups rollups while they are read.
 #[derive(Clone, Debug)]
 pub struct UsageReport {
     groupings: Vec<UsageGrouping>,

@@ -41,9 +41,9 @@ impl RangeError {
 /// Days of a query, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageRange {
-    /// First day.
+    /// First day of the range.
     pub from: UtcDay,
-    /// Last day.
+    /// Last day of the range.
     pub to: UtcDay,
 }
 

@@ -12,7 +12,7 @@ use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow, UsageRowError, parse
 use penstock_ledger::StatementSums;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a key after its account and the NUL.
+/// Number of bytes of a row key after the account and the NUL.
 const TAIL_BYTES: usize = 20;
 
 /// Error of a row that cannot be read.
@@ -21,7 +21,7 @@ pub enum RowError {
     /// Key or value in an unknown format.
     #[error("a usage rollup is in an unknown format")]
     InvalidFormat,
-    /// Row of a later version.
+    /// Row that a later version of the program has written.
     #[error("a usage rollup is of a later version")]
     NewerVersion,
 }

@@ -1,7 +1,7 @@
 //! Records of the journal:
 //!
 //! ```text
-//! A  exposed amount (8 bytes LE), line of an entry with the number 1, whose hash proves that it is whole
+//! A  exposed amount (8 bytes LE), line of an entry with the number 1, whose hash proves that it is complete
 //! T  id of terms, newline, their text
 //! C  number of the last operation that the database had (8 bytes LE)
 //! ```

@@ -1,8 +1,8 @@
 //! Replay of the journal that the previous process of this folder wrote: the actions that the database lacks are
 //! committed before all others, each once.
 //!
-//! A journal is replayed into the chain for which it was written, while the same strand owns that chain. If the other
-//! members have evicted the strand, its leases were returned to the accounts and its reservations were voided, so its
+//! A journal is replayed into the chain for which it was written, while the same member owns the chain. If the other
+//! members have evicted the member, its leases were returned to the accounts and its reservations were voided, so its
 //! charges must not be made: the folder of the journal is renamed and the loss is logged.
 
 use super::super::handover::ChargeEvent;

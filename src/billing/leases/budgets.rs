@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::time;
 
 impl Leases {
-    /// Returns for each budget true if its parts exceed it, so that this member has to draw its part again. If the
-    /// store fails, that is so for all. Blocks.
+    /// Returns for each budget true if its parts exceed it, so that this member has to draw its part again. Returns
+    /// true for all budgets if the store fails. Blocks.
     fn has_excess_parts(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
         let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
         let now = self.clock.calendar_now().as_secs();
@@ -23,9 +23,9 @@ impl Leases {
 }
 
 impl Ledger {
-    /// Gives the parts of budgets that the previous process of this member had to the keys and accounts. Those of
-    /// unknown ones return to their pools when the membership ends. A part of a budget that was lowered meanwhile is
-    /// recalled. Blocks.
+    /// Restores the parts of budgets that the previous process of this member had. Parts of unknown keys and accounts
+    /// return to their pools when the membership ends. A part of a budget that was lowered meanwhile is recalled.
+    /// Blocks.
     pub fn restore_budgets(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };
         let previous = std::mem::take(&mut *leases.previous_budgets.lock()).into_iter();

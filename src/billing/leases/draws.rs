@@ -30,11 +30,11 @@ enum DrawOutcome {
     Drawn,
     /// Draw that got too little for the request, because the pool has no more.
     PoolEmpty,
-    /// Drew nothing, because other members changed the pool at the same time.
+    /// Draw that got nothing, because other members changed the pool at the same time.
     Contended,
 }
 
-/// Answer to the question whether a lease covers a request.
+/// Result of the check that a lease covers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseCoverage {
     Covered,

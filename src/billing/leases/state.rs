@@ -10,7 +10,7 @@ const WANTED_TIME: Duration = Duration::from_secs(3);
 pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
 /// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool empty.
 const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
-/// Number of times that this time doubles at most: to 16 s.
+/// Maximum number of doublings of `EMPTY_POOL_PAUSE`: to 16 s.
 const MAX_DOUBLINGS: u32 = 4;
 /// Part of the spending rate that a second's spending replaces: 1 / 8.
 const RATE_SHIFT: u32 = 3;
@@ -28,11 +28,11 @@ pub(super) struct DrawnAmount {
 struct EmptyPool {
     /// Time of the last draw that got too little.
     found_at: Instant,
-    /// Amount that was left in the pool after this draw.
+    /// Amount that was left in the pool after the last draw that got too little.
     rest: i64,
     /// Number of draws in a row that left nothing in the pool.
     draws: u32,
-    /// True once [`LeaseState::total`] was read after this draw.
+    /// True once [`LeaseState::total`] was read after the last draw that got too little.
     has_total: bool,
 }
 
@@ -58,7 +58,8 @@ pub(super) struct LeaseState {
     pub(super) rate: i64,
     /// Result of the last draw if it got too little.
     empty: Option<EmptyPool>,
-    /// Balance of the account or rest of the budget after that draw, leases of all members included.
+    /// Balance of the account or rest of the budget after the last draw that got too little, leases of all members
+    /// included.
     total: i64,
     /// Time of the last refusal of a request although the other members hold enough for it.
     pub(super) refused_at: Option<Instant>,
@@ -72,7 +73,7 @@ pub(super) struct LeaseState {
     pub(super) uncertain: bool,
     /// Last observation of a lease whose draw has an unknown outcome.
     unchanged: Option<UnchangedLease>,
-    /// Held by the request that draws; the others wait for its result.
+    /// Lock that a request holds while it draws; other requests wait for its result.
     pub(super) drawing: Arc<AsyncMutex<()>>,
 }
 
@@ -137,7 +138,7 @@ impl LeaseState {
         let spent = self.drawn.saturating_sub(balance);
         self.second = spent.saturating_sub(self.spent).max(0);
         self.spent = spent;
-        // At least one unit, so that the rate of an idle account becomes 0.
+        // The rate decreases by at least one unit, so that the rate of an idle account becomes 0.
         let decay = (self.rate >> RATE_SHIFT).max(1).min(self.rate);
         self.rate = self.rate.saturating_sub(decay).saturating_add(self.second);
     }
@@ -156,7 +157,8 @@ impl LeaseState {
         if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
     }
 
-    /// Returns true if a draw of a moment ago showed that the pool has less than `missing`, and the total was read since.
+    /// Returns true if a recent draw showed that the pool has less than `missing`, and the total was read after that
+    /// draw.
     pub(super) fn is_known_empty(&self, missing: i64, now: Instant) -> bool {
         self.empty.is_some_and(|empty| {
             empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_CACHE_TIME

@@ -79,7 +79,7 @@ impl Ledger {
             let balance = self.leased_balance(pool);
             let total = balance.total();
             let written = match &balance {
-                // Charges since then do not change what the store has.
+                // Charges after the last write of the spending do not change the part of the budget in the store.
                 LeasedBalance::Budget(_) => has_written_spends.then_some(ChargesWritten::Lease),
                 LeasedBalance::Wallet(..) => match state.has_written_charges(total, pushed, written) {
                     true => Some(ChargesWritten::Lease),

@@ -17,12 +17,12 @@ pub const MAX_GROUPS: usize = 10_000;
 /// Maximum number of rollups that a query reads.
 const MAX_ROLLUPS: usize = 250_000;
 
-/// Usage query.
+/// Query of usage: filter, days and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
     /// Restricts the usage to the key with this public id.
     pub key: Option<String>,
-    /// Days to report.
+    /// Days for which usage is reported.
     pub range: UsageRange,
     /// Dimensions by which the usage is grouped into rows.
     pub groupings: Vec<UsageGrouping>,

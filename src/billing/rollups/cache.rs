@@ -77,7 +77,7 @@ impl RollupCache {
         self.cells.insert(cell, CachedCell { key, stored: None, added: Some(sums.clone()) });
     }
 
-    /// Number of rows that the current commit changes.
+    /// Returns the number of rows that the current commit changes.
     pub const fn changed_row_count(&self) -> usize {
         self.changed.len()
     }

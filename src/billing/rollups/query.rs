@@ -140,7 +140,7 @@ pub(super) fn unreadable(error: RowError) -> ReportError {
     ))
 }
 
-/// Names of the accounts with rollups, in order.
+/// Returns the names of the accounts with rollups, in order.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.

@@ -81,7 +81,7 @@ impl LedgerWriter {
                 continue;
             };
             match &kind {
-                // Recorded with the next charge that refers to them.
+                // The terms are recorded again with the next charge that refers to them.
                 EntryKind::Terms { id, .. } => drop(self.known_terms.remove(id)),
                 kind => {
                     let void = replacement_void(kind, "claim_lost").unwrap_or_else(|| kind.clone());

@@ -17,7 +17,7 @@ pub(super) fn strongly_connected_components(edges: &[Vec<usize>]) -> Vec<usize> 
     found
 }
 
-/// A depth-first search.
+/// State of a depth-first search for strongly connected components.
 #[derive(Default)]
 struct ComponentSearch {
     /// Order in which a node was first visited.

@@ -34,8 +34,8 @@ impl SettingsResolver<'_> {
             }),
             ..EnergyProfile::new(kind)
         };
-        // This site only completes the check of the profile and adds no mistakes; the sites of providers are checked
-        // elsewhere.
+        // The site is a placeholder, which completes the check of the profile and adds no mistakes. The sites of
+        // providers are checked elsewhere.
         let nowhere = ServiceSite {
             pue: None,
             wue: None,

@@ -48,7 +48,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Warns about a creation time, a price and a pattern that are probably not meant.
+    /// Warns about a creation time, a price and a pattern that are probably mistakes.
     pub fn warn_implausible_model_entries(
         &mut self,
         raw: &raw::ModelConfig,

@@ -10,7 +10,7 @@ use penstock_tokens::{ImageTokenSettings, TokenCounter};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Built-in tokenizers.
+/// Names of the built-in tokenizers.
 const BUILTIN: [&str; 2] = ["gpt-oss", "o200k_harmony"];
 
 impl SettingsResolver<'_> {

@@ -18,7 +18,7 @@ pub struct VersionedDocument {
     pub version: ConfigVersion,
     /// Versions of the sections that all gateways of a fleet must have in common.
     pub shared: SharedSectionVersions,
-    /// Document as JSON.
+    /// Resolved configuration as a JSON document.
     pub document: ConfigDocument,
 }
 

@@ -41,7 +41,7 @@ impl ConsoleSettings {
 pub struct OpenIdSettings {
     /// URL of the provider, as its tokens name it.
     pub issuer: Box<str>,
-    /// Issuer URL, parsed.
+    /// Parsed issuer URL of the OpenID provider.
     pub base: BaseUrl,
     /// Id of this gateway at the provider.
     pub client_id: Box<str>,
@@ -51,7 +51,7 @@ pub struct OpenIdSettings {
     pub ca: Option<PathBuf>,
     /// Name of the provider on the sign-in pages.
     pub name: Box<str>,
-    /// Scopes, `openid` first.
+    /// OpenID scopes that a sign-in requests; `openid` is the first.
     pub scopes: Vec<Box<str>>,
     /// Claim with the name of a new user.
     pub name_claim: Box<str>,

@@ -33,7 +33,7 @@ pub struct InvoiceParty {
 pub struct InvoiceCustomer {
     /// Id of the account.
     pub account: Box<str>,
-    /// Name and address.
+    /// Name and address of the customer.
     pub party: InvoiceParty,
     /// VAT rate in percent, instead of the seller's.
     pub vat_percent: Option<Decimal>,

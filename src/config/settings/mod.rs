@@ -25,7 +25,7 @@ pub use storage::{
     BucketCredentialSettings, BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings,
     StorageEngine, StorageSettings,
 };
-// Types that need no conversion.
+// Types of the written configuration that need no conversion.
 pub use super::raw::{
     BatchResultFormat, ClientCertificatePolicy, CostFormat, HttpVersion, ImageFormat, LogFormat, LogLevel,
     PowerContractEvidence, TlsVersion,
@@ -118,7 +118,7 @@ pub struct ConfigVersion(pub Box<str>);
 pub struct ListenSettings {
     /// Addresses for plain HTTP/1.1. HTTP/2 requires TLS, which negotiates it.
     pub http: Vec<SocketAddr>,
-    /// HTTP over TLS.
+    /// Settings of the TLS listener; `None` without one.
     pub https: Option<HttpsSettings>,
     /// Public scheme and host of the gateway, without a slash at the end.
     pub public_url: Option<Box<str>>,
@@ -143,10 +143,10 @@ pub enum CorsPolicy {
     Off,
 }
 
-/// TLS listener.
+/// Settings of the TLS listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpsSettings {
-    /// Listen address.
+    /// Address of the TLS listener.
     pub address: SocketAddr,
     /// Certificate, private key, and policy for client certificates.
     pub tls: TlsSettings,
@@ -155,9 +155,9 @@ pub struct HttpsSettings {
 /// TLS of a listener. The files were readable PEM when the settings were created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Certificate chain, PEM.
+    /// Path of the PEM file with the certificate chain.
     pub certificate: PathBuf,
-    /// Private key, PEM.
+    /// Path of the PEM file with the private key.
     pub key: PathBuf,
     /// CA certificates for client certificates, PEM; if `None`, no client certificate is requested.
     pub client_ca: Option<PathBuf>,
@@ -208,7 +208,7 @@ pub struct ResponseSettings {
     pub per_key: u64,
     /// Time after which stored responses are deleted.
     pub retention: Duration,
-    /// Background responses.
+    /// Settings of background responses.
     pub background: BackgroundSettings,
 }
 

@@ -99,9 +99,9 @@ pub struct Provider {
     pub api_key: Option<SecretText>,
     /// Dialects that the provider supports, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
-    /// Timeouts of requests.
+    /// Timeouts of requests to the provider.
     pub timeouts: TimeoutSettings,
-    /// Active health check.
+    /// Settings of the active health check; `None` without one.
     pub health: Option<HealthCheckSettings>,
     /// HTTP version of the connections.
     pub http: HttpVersion,
@@ -126,7 +126,7 @@ pub struct Provider {
 /// Location of a provider's machines, with its power supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLocation {
-    /// City.
+    /// City of the provider's machines.
     pub city: Box<str>,
     /// English name of the country, one of the 27 member states.
     pub country: Box<str>,
@@ -169,10 +169,10 @@ pub struct RenewableContract {
     pub evidence: PowerContractEvidence,
 }
 
-/// Parsed base URL.
+/// Parsed base URL of a provider's API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BaseUrl {
-    /// True for `https`.
+    /// True if the scheme is `https`.
     pub tls: bool,
     /// Host name or address; an IPv6 address without brackets.
     pub host: Box<str>,

@@ -85,7 +85,7 @@ fn secret_digest(secret: Option<&SecretText>) -> String {
 }
 
 impl RestartOnlySettings {
-    /// Returns the keys of these settings whose values differ in `fresh`, a newer configuration.
+    /// Returns the keys of the restart-only settings that differ in `fresh`, a newer configuration.
     #[must_use]
     pub fn changed_keys(&self, fresh: &Settings) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(fresh.restart_only().0);

@@ -95,7 +95,7 @@ pub struct BucketSettings {
     pub endpoint: Box<str>,
     /// Name of the bucket.
     pub bucket: Box<str>,
-    /// Region.
+    /// Region of the bucket.
     pub region: Box<str>,
     /// Folder in the bucket; empty for none.
     pub prefix: Box<str>,

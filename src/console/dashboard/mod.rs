@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 /// Roles that use the dashboard.
 const HOLDERS: &[UserRole] = &[UserRole::Account];
 
-/// The dashboard.
+/// Definition of the account holders' dashboard.
 pub static DASHBOARD: ConsoleSite = ConsoleSite {
     root: "/dashboard/",
     title: "Dashboard",

@@ -27,7 +27,7 @@ pub enum AccountRestriction {
 /// Request that the dashboard may send.
 #[derive(Clone, Copy, Debug)]
 pub struct ScopedRoute {
-    /// HTTP method.
+    /// HTTP method of the admin request.
     pub method: &'static Method,
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,

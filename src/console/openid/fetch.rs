@@ -24,9 +24,9 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024;
 /// Failure of a request to an OpenID provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// No connection, or its certificate is not trusted.
+    /// Failure to connect, or a certificate that is not trusted.
     Connect,
-    /// No complete answer in time.
+    /// Timeout before the answer was complete.
     Timeout,
     /// The answer is larger than allowed.
     TooLarge,
@@ -48,9 +48,9 @@ impl FetchError {
 
 /// Response of an OpenID provider.
 pub struct FetchAnswer {
-    /// HTTP status.
+    /// HTTP status of the provider's response.
     pub status: u16,
-    /// Body.
+    /// Body of the provider's response.
     pub body: Vec<u8>,
 }
 

@@ -22,7 +22,7 @@ pub struct PendingSignIn {
     pub state: String,
     /// Random text that the provider writes into the ID token.
     pub nonce: String,
-    /// Code verifier.
+    /// PKCE code verifier of the sign-in.
     pub verifier: String,
     /// URL to which the provider sends the browser.
     pub redirect_uri: String,

@@ -188,7 +188,7 @@ impl OpenIdProvider {
 pub struct SignInRequest<'a> {
     /// URL to which the provider sent the browser back.
     pub redirect_uri: &'a str,
-    /// Code verifier.
+    /// PKCE code verifier of the sign-in.
     pub verifier: &'a str,
     /// Nonce that the ID token must contain.
     pub nonce: &'a str,

@@ -55,8 +55,8 @@ impl Http1ConnectionState {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag that [`Http1ConnectionState::admit`] sets, at the end of a request. Returns false if the proxy did not
-    /// receive the request.
+    /// Resets the flag that [`Http1ConnectionState::set_admitted`] sets, at the end of a request. Returns false if the
+    /// proxy did not receive the request.
     pub(crate) fn take_admitted(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }
@@ -95,7 +95,7 @@ impl Http1ConnectionState {
         *self.after.lock() = after;
     }
 
-    /// Takes the value of [`Http1ConnectionState::set_after`]; [`ConnectionReuse::Cut`] if there is none.
+    /// Takes the value of [`Http1ConnectionState::set_connection_reuse`]; [`ConnectionReuse::Abort`] if there is none.
     pub(crate) fn take_connection_reuse(&self) -> ConnectionReuse {
         std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Abort)
     }

@@ -35,7 +35,7 @@ pub(super) type WorkerSet = Arc<[WorkerThread]>;
 
 #[derive(Default)]
 pub(super) struct WorkerLoad {
-    /// Open connections.
+    /// Number of open connections of the thread.
     pub(super) connections: AtomicUsize,
     first_connection: Notify,
     /// Share of the last tick in which the thread was busy, in thousandths.
@@ -55,7 +55,7 @@ impl WorkerLoad {
 
     /// Takes one of the migrations of this tick; returns false if none is left.
     fn take_migration(&self) -> bool {
-        // In most calls this is a single atomic load.
+        // The load comes first, because usually no migration is left and the update is not needed.
         self.migrations_left.load(Ordering::Relaxed) > 0
             && self
                 .migrations_left
@@ -66,7 +66,7 @@ impl WorkerLoad {
     /// Records a tick. `calmest` is the busy share of the least busy other thread.
     pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
-        // A single connection would overload the other thread to the same degree.
+        // A thread with a single connection is never overloaded: the connection would overload another thread as much.
         let crowded =
             busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open_connections() > 1;
         self.migrations_left.store(

@@ -54,8 +54,8 @@ pub async fn yield_and_migrate() -> bool {
 
 /// Task of a connection, which caches the clock during each poll.
 struct ConnectionTask<F> {
-    // Boxed, because a future that takes another future by value stores it twice. The box also stays the same when the
-    // connection migrates.
+    // The future is boxed, because a future that takes another future by value stores it twice. The box also stays the
+    // same when the connection migrates.
     connection: Option<Pin<Box<F>>>,
     counted: ConnectionGuard,
 }

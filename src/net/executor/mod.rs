@@ -101,7 +101,7 @@ where
                 () = watch(workers, own) => {}
             }
         });
-        // Does not wait for blocking work.
+        // The runtime is shut down without waiting for blocking work.
         runtime.shutdown_background();
     })?;
     Ok(end)

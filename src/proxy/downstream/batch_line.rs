@@ -45,7 +45,7 @@ struct LineResult {
     sent: Vec<Bytes>,
     /// End of the credit reservation; written together with the response.
     end: Option<HoldEnd>,
-    /// Usage of a choice; its finish reason is in the next field.
+    /// Usage of a choice; `finish` is its finish reason.
     part: Option<ChoiceUsage>,
     finish: Option<FinishReason>,
     report: Option<LineReport>,

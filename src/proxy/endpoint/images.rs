@@ -118,7 +118,8 @@ impl Endpoint for GetImage {
                 Some(stored) => stored,
                 None => load_shared_image(x, tail, now).await?,
             };
-            // Read before the response head is sent, so that a disk error is an error and not a truncated image.
+            // The image is read before the response head is sent, so that a disk error leads to an error and not to a
+            // truncated image.
             let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
             x.reserve_memory(first.len())?;
             x.record.status = 200;

@@ -47,10 +47,10 @@ fn boxed_handler<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
 
 /// Endpoint: one method on one path.
 pub trait Endpoint: Sync {
-    /// Name in metrics and logs.
+    /// Returns the name of the endpoint in metrics and logs.
     fn name(&self) -> &'static str;
 
-    /// HTTP method.
+    /// Returns the HTTP method of the endpoint.
     fn method(&self) -> Method;
 
     /// Path pattern below the host; a `*` matches any non-empty text.
@@ -129,7 +129,7 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
 /// Headers of a request by which a client of the messages dialect is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialectHeaders {
-    /// None of them.
+    /// No header of the messages dialect.
     Absent,
     /// Header `x-api-key`, which clients of other dialects may send too.
     ApiKey,

@@ -167,7 +167,7 @@ fn misspelling_distance(path: &str, segments: &[&str]) -> Option<usize> {
         return None;
     }
     let mut sum = 0;
-    // The other segments of a longer path make a short one certain.
+    // In a longer path, the other segments confirm the meaning of a short segment.
     let least = usize::from(segments.len() > 1);
     for (part, segment) in pattern.split('/').zip(segments) {
         let most = (part.len() / LETTERS_PER_EDIT).max(least);
@@ -218,7 +218,7 @@ fn not_offered(segments: &[&str]) -> Option<&'static str> {
     NOT_OFFERED.iter().find(|(name, _)| starts(name)).map(|(_, sentence)| *sentence)
 }
 
-/// Last segments of a path, without leading version or service names.
+/// Returns the last segments of a path, without leading version or service names.
 fn significant_segments(path: &str) -> Vec<&str> {
     let mut segments: Vec<&str> =
         path.rsplit('/').map(str::trim).filter(|segment| !segment.is_empty()).take(MAX_SEGMENTS).collect();

@@ -10,7 +10,7 @@ pub fn decode_segment(tail: &str) -> Cow<'_, str> {
     percent::decode(tail).unwrap_or_default()
 }
 
-/// Names and values of a query; a name without `=` has an empty value.
+/// Returns the names and values of a query; a name without `=` has an empty value.
 pub fn query_parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let undone = |text| percent::decode_form(text).unwrap_or_default();
     percent::query_parameters(query).map(move |(name, value)| (undone(name), undone(value)))

@@ -76,7 +76,7 @@ pub struct ExchangeState {
 /// Outcome of writing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Complete response.
+    /// Response that was written completely.
     Complete,
     /// Client that has left or can no longer be written to.
     Disconnected,

@@ -42,8 +42,8 @@ pub async fn attempt_buffered(
     deliver(run, offer, wire_format, (asked, number), answers).await
 }
 
-/// Reads and sends the response of a provider that announced its length. `asked` is the time of the request, `number`
-/// that of the attempt.
+/// Reads and sends the response of a provider that announced its length. `asked` is the time at which the request was
+/// sent, `number` the number of the attempt.
 pub async fn deliver_complete(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

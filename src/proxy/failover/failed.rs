@@ -126,7 +126,7 @@ impl FailoverRun<'_, '_> {
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.mark_single_choice(offer);
         }
-        // Before the charge, which states the energy of the failed attempts.
+        // The energy is recorded before the charge, because the charge states the energy of the failed attempts.
         self.record_failed_energy(offer);
         if self.progress.has_content() {
             settle::settle_disconnected(self);

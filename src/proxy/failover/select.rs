@@ -70,7 +70,7 @@ pub fn expected_output_tokens(
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {}
         WorkUnit::InputTokens => return 0,
-        // Only the prices per image or minute are compared.
+        // Offers of images and audio are compared by their prices per image or minute, so tokens do not matter.
         WorkUnit::Images | WorkUnit::AudioSeconds => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
@@ -181,8 +181,8 @@ impl CandidateSet {
         // If there are no token counts and no filters, no offer is preferred.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
-        // Without this, a short prompt that is repeated would always use the offer of its first answer, and the other
-        // offers would not be measured.
+        // The first turn of a small request explores: otherwise a short prompt that is repeated would always use the
+        // offer of its first answer, and the other offers would not be measured.
         let is_first_turn =
             small && flavor.allows_exploration() && self.session.is_some_and(|session| session.is_first_turn);
         let is_unmeasured =

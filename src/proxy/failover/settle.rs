@@ -326,7 +326,7 @@ pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        // This footprint consists of the failed attempts only, so their energy is left out of the second field.
+        // The footprint consists of the failed attempts only, so `failed_kwh` does not repeat their energy.
         let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(request_footprint).unwrap_or_default()
@@ -370,7 +370,8 @@ pub fn settlement_trailers(members: &[u8]) -> HeaderMap {
     header_objects(&object).into_iter().filter_map(field).collect()
 }
 
-/// Returns the header names of both objects, each with the text of its object, which is ASCII.
+/// Returns the header names of `environment_impact` and `billing_cost`, each with the text of its object, which is
+/// ASCII.
 fn header_objects(object: &[u8]) -> Vec<(&'static str, &[u8])> {
     let (mut found, mut headers) = (penstock_json_scan::json::members(object), Vec::with_capacity(2));
     while let Some((name, value)) = found.next_raw() {

@@ -64,7 +64,7 @@ impl ClientWatch {
             let now = clock::cached_now();
             let heartbeat_due = self.last_write.zip(self.heartbeat).map(|(last, interval)| last + interval);
             if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
-                // Boxed: the write is rare, and its state would enlarge the future of every wait.
+                // The future is boxed, because the write is rare and its state would enlarge the future of every wait.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
                     return WaitOutcome::Disconnected;
                 }

@@ -60,17 +60,17 @@ pub struct InferenceContext<'r, 'a> {
     pub exchange: &'r mut Exchange<'a>,
     /// Request body; `None` once it is parsed.
     pub body: Option<RequestBody>,
-    /// Parsed request.
+    /// Parsed request; `None` before the filter that parses it.
     pub ask: Option<InferenceRequest>,
     /// File that was uploaded in a form request.
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until the limits are reserved, and the usual usage of the key.
     pub provisional_permit: Option<(ProvisionalPermit, UsageProfile)>,
-    /// Candidate offers.
+    /// Offers that may serve the request; `None` before they are selected.
     pub candidates: Option<CandidateSet>,
     /// Time of the selection in Unix seconds; it selects the prices.
     pub received_at: u64,
-    /// Reserved credits.
+    /// Reservation of credits for the request.
     pub hold: Option<Hold>,
 }
 

@@ -29,10 +29,10 @@ pub fn response_filter(head: &mut impl ResponseFields) {
 
 /// Header fields of a response head of the gateway or of Pingora.
 pub trait ResponseFields {
-    /// Returns the fields.
+    /// Returns the header fields of the response.
     fn fields(&self) -> &HeaderMap;
 
-    /// Removes a field.
+    /// Removes a header field of the response.
     fn remove_field(&mut self, name: &HeaderName);
 }
 

@@ -1,4 +1,4 @@
-//! Contents of files: reads of them, and the growing output files of batches.
+//! Reads of the contents of files, and the growing output files of batches.
 
 use super::bucket::FileBucket;
 use super::contents::{FileContents, LineReader};
@@ -26,7 +26,7 @@ impl FileManager {
         self.bucket.as_ref().map_or(Ok(()), |bucket| bucket.delete(record))
     }
 
-    /// Bucket of the contents, if one is configured.
+    /// Returns the bucket of the contents, if one is configured.
     #[must_use]
     pub fn bucket(&self) -> Option<&FileBucket> {
         self.bucket.as_deref()

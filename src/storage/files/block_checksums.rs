@@ -41,7 +41,7 @@ impl BlockChecksums {
         self.done.iter().copied().chain(open)
     }
 
-    /// Checksum of the table in its current state.
+    /// Returns the checksum of the table in its current state.
     #[must_use]
     pub fn table_checksum(&self) -> u32 {
         self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
@@ -111,7 +111,7 @@ pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result
     Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
 }
 
-/// Error of bytes that differ from those that were written.
+/// Returns the error for bytes that differ from those that were written.
 #[must_use]
 pub fn damaged_error() -> Error {
     Error::from(ErrorKind::InvalidData)

@@ -96,7 +96,7 @@ impl FileBucket {
                     Ok(true) => stale.push(object.name.clone()),
                     Ok(false) => {}
                     Err(error @ StoreError::Corrupt { .. }) => outcome.add(Err(error.into())),
-                    // The other records cannot be read either.
+                    // After any other error of the store, the remaining records cannot be read either.
                     Err(error) => return outcome.add(Err(error.into())),
                 }
             }

@@ -47,7 +47,7 @@ impl FileContents {
         Ok(Self { reader, bytes: record.bytes, sums })
     }
 
-    /// Length in bytes.
+    /// Returns the length of the file, in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.bytes
@@ -100,7 +100,7 @@ pub struct FileLine {
 /// Result of reading the next line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextLine {
-    /// Complete line.
+    /// Complete line of the file.
     Line(FileLine),
     /// Start of a line that is longer than the limit; the next call continues with it.
     TooLong,

@@ -10,9 +10,9 @@ use std::{fmt, io};
 /// Error of a file operation.
 #[derive(Debug)]
 pub enum FileError {
-    /// Not enough space.
+    /// Upload that exceeds a limit or the free disk space.
     Quota(QuotaExceeded),
-    /// Invalid lines.
+    /// Uploaded file with invalid lines.
     InvalidLines(FileErrors),
     /// Error of the disk.
     Disk(io::Error),
@@ -66,7 +66,7 @@ pub fn store_unavailable() -> ApiError {
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
 
-/// Error while the bucket of the contents cannot be used.
+/// Returns the error for requests while the bucket of the contents cannot be used.
 fn bucket_unavailable() -> ApiError {
     let message = "The contents of files cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)

@@ -184,13 +184,13 @@ impl FileManager {
         self.archives.set((folder, purge)).ok();
     }
 
-    /// Store of the records.
+    /// Returns the store of the records.
     #[must_use]
     pub const fn record_store(&self) -> &FileStore {
         &self.store
     }
 
-    /// Path of the contents of a file.
+    /// Returns the path of the contents of a file.
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
         // Records only contain IDs that the gateway generated. Any other ID must not lead to a path outside of the
@@ -335,7 +335,7 @@ impl FileManager {
 pub struct FileListQuery {
     /// Public ID of the key.
     pub key: Box<str>,
-    /// Filter by purpose.
+    /// Purpose of the listed files; `None` for all files.
     pub purpose: Option<FilePurpose>,
     /// ID of the file before the page.
     pub after: Option<String>,

@@ -135,7 +135,7 @@ impl QuotaReservation {
         self
     }
 
-    /// Reserves more bytes.
+    /// Reserves more bytes for an upload that grows.
     ///
     /// # Errors
     /// Returns the limit that would be exceeded.

@@ -153,7 +153,7 @@ pub fn is_segment_object(name: &str) -> bool {
     object_id::is_valid(FILE_ID_PREFIX, id) && Segment::parse(id, name).is_some()
 }
 
-/// Folder of the segments of a file.
+/// Returns the folder of the segments of a file.
 pub fn segment_folder(id: &str) -> String {
     format!("{SEGMENT_FOLDER}/{id}")
 }

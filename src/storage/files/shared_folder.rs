@@ -167,8 +167,8 @@ impl FileManager {
     }
 }
 
-/// Returns true if a temporary output file is locked by a batch in progress. Only for folders of a single gateway: the
-/// locks of file servers cannot be relied on.
+/// Returns true if a temporary output file is locked by a batch in progress. The function is for folders of a single
+/// gateway, because the locks of file servers cannot be relied on.
 fn is_locked(path: &Path) -> bool {
     let locked = File::open(path).map(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
     locked.unwrap_or_default()

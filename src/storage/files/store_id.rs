@@ -92,8 +92,8 @@ impl FileManager {
     }
 }
 
-/// Writes the ID of a store to the folder of its contents, unless the folder has an ID. For an import: gateways of a fleet
-/// do not write it later, since the folder of one may not be that of the others.
+/// Writes the ID of a store to the folder of its contents, unless the folder has an ID. An import calls the function,
+/// because the gateways of a fleet do not write a missing ID: the folder of one may not be that of the others.
 ///
 /// # Errors
 /// Returns any I/O error.

@@ -14,7 +14,7 @@ use tempfile::{NamedTempFile, TempPath};
 /// Number of bytes after which the free disk space is checked again.
 const SPACE_CHECK_BYTES: u64 = 4 << 20;
 
-/// Upload in progress.
+/// Upload of a file in progress.
 pub struct FileUpload {
     /// File for the bytes; `None` after an invalid line, when the remaining bytes are only validated.
     temporary: Option<TemporaryFile>,
@@ -37,9 +37,9 @@ pub(super) struct StagedFile {
     reservation: QuotaReservation,
     /// Summary of the validated lines.
     pub validated: FileSummary,
-    /// Length in bytes.
+    /// Length of the uploaded file, in bytes.
     pub bytes: u64,
-    /// SHA-256 in hex.
+    /// SHA-256 of the uploaded file, in hex.
     pub sha256: String,
     /// Checksum of the table of block checksums.
     pub sums: u32,
@@ -103,18 +103,18 @@ impl FileUpload {
         temporary.file.as_file_mut().write_all(bytes).map_err(FileError::Disk)
     }
 
-    /// Bytes of memory that the incomplete line uses.
+    /// Returns the bytes of memory that the incomplete line uses.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
         self.lines.buffered_bytes()
     }
 
-    /// Limits of the upload.
+    /// Returns the limits of the upload.
     pub(super) const fn upload_limits(&self) -> UploadLimits {
         self.bounds
     }
 
-    /// Completes the upload.
+    /// Completes the upload, and returns the staged file.
     ///
     /// # Errors
     /// Returns an error if lines are invalid or the disk fails.

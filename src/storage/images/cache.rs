@@ -22,9 +22,9 @@ const MAX_IMAGES: usize = 512;
 /// Cached image.
 #[derive(Clone)]
 pub struct CachedImage {
-    /// Image data.
+    /// Data of the cached image.
     pub image: SpooledData,
-    /// Content type.
+    /// Content type of the cached image.
     pub content_type: &'static str,
     /// Expiry, on the gateway's clock.
     pub expires_at: Duration,
@@ -37,7 +37,7 @@ pub struct CachedImage {
 pub struct ImageMetadata<'a> {
     /// Account that owns the image.
     pub account: &'a str,
-    /// Content type.
+    /// Content type of the new image.
     pub content_type: &'static str,
     /// Current time on the gateway's clock.
     pub now: Duration,
@@ -141,7 +141,7 @@ impl ImageCache {
         self.inner.lock().get(name, now).or_else(|| self.loaded.lock().get(name, now))
     }
 
-    /// Drops expired images.
+    /// Removes expired images from the cache.
     pub fn remove_expired(&self, now: Duration) {
         self.inner.lock().remove_expired(now);
         self.loaded.lock().remove_expired(now);
@@ -301,7 +301,7 @@ mod tests {
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MAX_IMAGES, 601 - MAX_IMAGES));
-        // The limit on bytes is enforced in the same manner as that on the number of images.
+        // The limit on bytes is enforced like the limit on the number of images.
         insert(&shelf, &spools, &[7; 900], of("a", LIFE), 1_000).await;
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MAX_IMAGES);
     }

@@ -25,7 +25,7 @@ pub struct SharedImages(SharedContents);
 /// Image of another gateway.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SharedImage {
-    /// Image data.
+    /// Data of the image.
     pub image: Vec<u8>,
     /// Remaining time until the image expires.
     pub remaining: Duration,

@@ -39,7 +39,7 @@ const MAX_ID_BYTES: usize = 64;
 /// Limits of stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// Sizes and retention.
+    /// Limits on the size of stored responses, and their retention.
     pub settings: ResponseSettings,
     /// Bytes of the disk that must stay free.
     pub keep_free: u64,

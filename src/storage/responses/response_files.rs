@@ -26,7 +26,7 @@ impl<'a> ResponseName<'a> {
 pub(super) struct ResponseFile {
     /// Id of the response.
     pub(super) id: String,
-    /// Length in bytes.
+    /// Length of the file, in bytes.
     pub(super) bytes: u64,
     /// Start of the retention, Unix seconds; in a bucket, the time of the last write.
     pub(super) retained_since: u64,

@@ -16,7 +16,7 @@ pub enum SweepRole {
     Counter,
 }
 
-/// Returns true if the contents of the other keys cannot be reached either.
+/// Returns true if the bucket cannot be reached, so that the contents of the other keys cannot be reached either.
 fn is_unreachable(error: &Error) -> bool {
     BucketError::from_io_error(error).is_some_and(BucketError::is_unreachable)
 }
@@ -111,7 +111,7 @@ impl ResponseStore {
     }
 
     /// Removes the oldest responses of a key, at most `left`, until enough bytes are freed; returns the freed bytes.
-    /// `excess` returns the bytes to free from the used bytes of the key. The used bytes are counted again before,
+    /// `excess` returns the bytes to free from the used bytes of the key. The used bytes are counted again first,
     /// because other gateways of a fleet remove files too.
     fn evict_oldest(
         &self,

@@ -11,7 +11,7 @@ const DATABASE_FOLDER: &str = "database";
 /// Difference from the clock of the database, in seconds, from which a check fails.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
-/// Location of a store, with what opens it.
+/// Location of a store, with the engine or the options that open it.
 #[derive(Debug)]
 pub enum StoreLocation {
     /// Configured storage folder, with the engine that opens the store in it.
@@ -51,7 +51,7 @@ pub fn store_location(storage: &StorageSettings) -> StoreLocation {
 pub struct DatabaseCheck {
     /// Version of the server, if it was reached.
     pub server: Option<String>,
-    /// Warnings, as sentences.
+    /// Warnings about the database, as sentences.
     pub warnings: Vec<String>,
 }
 

@@ -87,7 +87,7 @@ pub(super) fn parse_pepper(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Number of keys that are not revoked.
+/// Returns the number of keys that are not revoked.
 fn count_keys(store: &Arc<dyn Store>) -> Result<u64, String> {
     let keys = KeyStore::new(store.clone());
     let (mut count, mut after) = (0, None::<String>);

@@ -48,7 +48,7 @@ impl WorkFields {
 
 /// Writes the log line of an ended exchange.
 pub fn log_exchange(record: &AccessRecord, took: Duration) {
-    // Load balancers request this every second.
+    // Load balancers request the health check every second.
     let is_check = record.endpoint == HEALTH_ENDPOINT && record.status == 200;
     let level = if is_check { LogLevel::Debug } else { LogLevel::Info };
     let (trace, footprint) = (record.trace.as_deref(), record.footprint.as_ref());

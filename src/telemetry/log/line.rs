@@ -73,14 +73,14 @@ impl LogLine {
         self.text.extend_from_slice(if self.json { b"Z\"" } else { b"Z" });
     }
 
-    /// Appends a member: its key, and a value between these marks.
+    /// Appends a member: its key and its value, which is a string if `quoted`.
     fn member(&mut self, key: &str, quoted: bool, value: &[u8]) {
         self.begin_member(key, quoted, value.len());
         self.text.extend_from_slice(value);
         self.end_member(quoted);
     }
 
-    /// Appends what is before the value of a member, with capacity for the value.
+    /// Appends the key of a member and the marks before its value, with capacity for the value.
     fn begin_member(&mut self, key: &str, quoted: bool, length: usize) {
         let (before, between): (&[u8], &[u8]) = match (self.json, quoted) {
             (true, true) => (b",\"", b"\":\""),
@@ -136,7 +136,7 @@ impl LogLine {
 
     /// Appends milliseconds with three decimals.
     pub(super) fn millis(&mut self, key: &str, value: f64) {
-        // Exact: microseconds of a century have fewer digits than a float.
+        // The product is exact, because microseconds of a century have fewer digits than a float.
         let micros = (value * 1_000.0).round() as u64;
         self.number(key, micros / 1_000);
         self.text.push(b'.');
@@ -175,7 +175,7 @@ impl Write for EscapedText<'_> {
 
 /// Appends text in which nothing ends a line or a string of JSON.
 fn push_escaped(line: &mut Vec<u8>, text: &str) {
-    // Scanned to the end in any case, so that many bytes are compared at once.
+    // The text is scanned to its end in any case, so that many bytes are compared at once.
     let plain = text.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
     if plain {
         return line.extend_from_slice(text.as_bytes());

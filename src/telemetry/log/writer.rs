@@ -1,6 +1,6 @@
-//! Writer of log lines. They wait in the queue of `tracing-appender`, whose thread writes them in batches to standard
-//! error. It starts with the first line. If the system refuses a thread, that is logged, each line is written by the
-//! thread that made it, and the next line tries again.
+//! Writer of log lines. Lines wait in the queue of `tracing-appender`, whose thread writes them in batches to standard
+//! error. The thread starts with the first line. If the system refuses the thread, the refusal is logged, each line is
+//! written by the thread that made it, and the next line tries to start the thread again.
 
 use super::MAX_RETAINED_BYTES;
 use super::line::LogLine;
@@ -16,13 +16,13 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 
 /// Maximum bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
-/// Maximum of these lines; the queue takes 32 bytes for each from the start.
+/// Maximum number of lines in the queue, which allocates 32 bytes for each of them at its start.
 const MAX_QUEUED_LINES: usize = 8 << 10;
 /// Time during which lines are collected.
 const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the end of the process waits for the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Name of the thread.
+/// Name of the thread that writes log lines.
 const THREAD_NAME: &str = "log";
 
 static QUEUE: LineQueue = LineQueue::new();
@@ -74,7 +74,7 @@ impl LineQueue {
     /// Queues a line, or counts it as dropped.
     fn push(&self, worker: &Worker, line: &[u8]) {
         if self.admit(line.len()) {
-            // Never full, since fewer lines are admitted than fit in.
+            // The queue is never full, since fewer lines are admitted than fit in.
             worker.queue.clone().write_all(line).ok();
         }
     }
@@ -169,7 +169,7 @@ impl<W: Write> Write for BatchWriter<W> {
     }
 }
 
-/// Running thread. Its guard would end it.
+/// Running thread of the writer, with the guard that ends the thread on drop.
 struct Worker {
     queue: NonBlocking,
     _guard: WorkerGuard,
@@ -207,7 +207,8 @@ impl WriterThread {
         if let Some(worker) = self.worker.get() {
             return Some(worker);
         }
-        // Another thread is just starting it, or this one: a panic in between is logged too.
+        // The lock is taken while another thread starts the writer, or while this thread does and logs a panic in
+        // between; the line is then written directly.
         let mut is_refused = self.is_refused.try_lock()?;
         if self.worker.get().is_none() {
             match start() {

@@ -34,9 +34,9 @@ pub struct FileValidator {
     max_line: usize,
     /// Buffered start of an incomplete line.
     pub(super) buffer: Vec<u8>,
-    /// Number of bytes skipped so far of a line that is too long; `None` outside such a line.
+    /// Number of bytes skipped so far of a line that is too long; `None` while no such line is skipped.
     skipped: Option<usize>,
-    /// Number of complete lines read so far.
+    /// Number of complete lines that were read so far.
     line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
@@ -83,7 +83,7 @@ impl FileValidator {
                 let mut held = std::mem::take(&mut self.buffer);
                 held.extend_from_slice(head);
                 self.validate_line(&held);
-                // The large buffer of a long line is not retained for short ones.
+                // The buffer is kept for the next long line, unless it has become very large.
                 if held.capacity() <= RETAINED_CAPACITY {
                     held.clear();
                     self.buffer = held;
@@ -193,7 +193,7 @@ impl FileValidator {
         }
     }
 
-    /// Compares the path and `custom_id` of a valid line with those of earlier lines.
+    /// Compares the path and the `custom_id` of a valid line with the earlier lines of the file.
     fn check_unique(&mut self, number: u64, url: &'static str, custom_id: &str) {
         match self.url {
             Some((first, line)) if first != url => {

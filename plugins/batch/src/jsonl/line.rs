@@ -13,7 +13,7 @@ pub struct InputLine<'a> {
     pub custom_id: Cow<'a, str>,
     /// API path of the request, one of the allowed ones.
     pub url: &'static str,
-    /// Request body, a JSON object, as it is in the line.
+    /// Request body: a JSON object, in the bytes of the line.
     pub body: &'a [u8],
 }
 
@@ -151,7 +151,7 @@ fn check_body(body: &[u8]) -> Result<(), LineError> {
         let message = format!("expected an object, got {}", json_type(body));
         return Err(LineError::new("invalid_body", Some("body"), message));
     }
-    // Most bodies contain neither "stream" nor escapes of it: those are not parsed again.
+    // Most bodies contain neither "stream" nor an escaped form of it and need no second parsing.
     let may = memmem::find(body, b"stream").is_some() || memmem::find(body, b"\\u00").is_some();
     if may && is_streaming(body) {
         let message = "expected false or nothing: lines of a batch are not streamed";

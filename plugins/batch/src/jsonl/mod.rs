@@ -1,8 +1,8 @@
 //! Files of requests in JSON Lines format, one request a line.
 //!
 //! [`FileValidator`] validates a file as a stream: its findings do not depend on the chunk boundaries, and its memory
-//! is bounded by one line of the maximum length and a digest for each `custom_id`. [`parse_line()`] parses one line without
-//! copying its body. A byte order mark, CRLF line breaks and trailing blank lines are accepted.
+//! is bounded by one line of the maximum length and a digest for each `custom_id`. [`parse_line()`] parses one line
+//! without copying its body. A byte order mark, CRLF line breaks and trailing blank lines are accepted.
 
 mod file_validator;
 mod line;

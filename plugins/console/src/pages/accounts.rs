@@ -49,7 +49,7 @@ fn state_cell(account: &Value) -> Cell {
     Cell::text(Text::Word(state)).with_state(mark)
 }
 
-/// Cell with what a wallet has available. An account without an entry in the ledger has no balance in the answer.
+/// Cell with the available amount of a wallet. An account without a ledger entry has no balance in the answer.
 fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
     if balance.is_null() {
         return Cell::number(Text::Quantity(0.0, unit));

@@ -292,7 +292,7 @@ pub fn carbon_csv(report: &Value, style: CsvStyle) -> String {
         let mut row = row.clone();
         let Some(members) = row.as_object_mut() else { return };
         let account = if kind == "account" { name.clone() } else { account.clone() };
-        // A country has the factors of its own grid.
+        // The row of a country lists only the emission factors of its own grid.
         let own_grids = members.remove("grids").filter(|_| kind == "country");
         let grids = own_grids
             .map_or_else(|| list(report, "grids"), |grids| list(&json!({ "grids": grids }), "grids"));
@@ -374,7 +374,8 @@ mod tests {
         assert!(lines[2].starts_with("account;'=a;'=a;"), "{}", lines[2]);
         assert!(lines[3].starts_with("total;") && lines[3].contains(";0,5;"), "{}", lines[3]);
         let columns = lines[0].split(';').count();
-        // The list of all grid factors has a semicolon.
+        // Only the header and the row of a country are counted: the other rows list all grid factors, with a semicolon
+        // in the cell.
         assert!(lines[..2].iter().all(|line| line.split(';').count() == columns));
     }
 }

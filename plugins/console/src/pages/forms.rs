@@ -74,8 +74,8 @@ pub fn grant_form(account: &str, id: &str) -> Form {
         .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
 }
 
-/// Form that corrects a charge or a grant of an account. `id` is a unique name of the correction, so that the form has an
-/// effect only once.
+/// Form that corrects a charge or a grant of an account. `id` is a unique name of the correction, so that the form has
+/// an effect only once.
 #[must_use]
 pub fn correction_form(account: &str, id: &str) -> Form {
     let wallets = FieldKind::choice(&[("credits", "Credits"), ("kwh", "Energy, kWh")]);

@@ -1,4 +1,4 @@
-//! Grid intensity: that of the present hour at a provider, and the plot of a day beside the requests of batches.
+//! Grid intensity of the current hour at a provider, and a plot of one day above the requests of batches.
 
 use super::{exact, number, rows, text};
 use crate::block::{Block, Cell};
@@ -7,7 +7,7 @@ use crate::line_chart::{INTENSITY_UNIT, LineChart, LineChartKind};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Maximum number of zones with a line; the requests of the others are added up.
+/// Maximum number of zones with a line of their own; the requests of all further zones are added up.
 const MAX_ZONES: usize = 5;
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3_600.0;
@@ -57,8 +57,8 @@ pub fn grid_blocks(grid: &Value) -> Vec<Block> {
     if zones.is_empty() {
         return Vec::new();
     }
-    // Zones with the most requests first; those without keep the order of their names. Zones of former providers are
-    // among the others.
+    // Zones are sorted by the number of their batch requests; zones without requests keep the order of their names.
+    // Zones of former providers are among the others.
     let total = |zone: &Value| values(zone, "batch_requests").into_iter().sum::<f64>();
     zones.sort_by(|one, other| total(other).total_cmp(&total(one)));
     let (named, mut others): (Vec<&Value>, Vec<&Value>) =
@@ -90,7 +90,7 @@ pub fn grid_blocks(grid: &Value) -> Vec<Block> {
     })]
 }
 
-/// Values of the hours; one that is unknown is no number.
+/// Values of the hours; an unknown value is NaN.
 fn values(zone: &Value, member: &str) -> Vec<f64> {
     let all = zone.get(member).and_then(Value::as_array).into_iter().flatten();
     all.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()

@@ -81,7 +81,7 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
     }
     let mut total = invoice.get("total").cloned().unwrap_or_default();
     if let Some(members) = total.as_object_mut() {
-        // The row of the total has the amount to pay, rounded to cents.
+        // The total row contains the amount to pay, rounded to cents.
         members.insert("eur".to_owned(), json!(text(invoice, "net_eur")));
         for name in ["vat_percent", "vat_eur", "total_eur"] {
             members.insert(name.to_owned(), json!(text(invoice, name)));

@@ -49,7 +49,7 @@ pub fn missing_address_notice(invoice: &Value) -> Option<Block> {
     address.is_empty().then(|| Block::Notice(NoticeKind::Warning, text.into()))
 }
 
-/// Recipient and amounts of an invoice, before it is issued.
+/// Recipient and amounts of an invoice, shown before the invoice is issued.
 #[must_use]
 pub fn issue_summary_blocks(invoice: &Value) -> Vec<Block> {
     let amount = |name: &'static str, member: &str| {

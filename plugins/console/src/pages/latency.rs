@@ -7,7 +7,7 @@ use crate::line_chart::{LineChart, LineChartKind};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Maximum number of groups with a line; the answers of the others are added up.
+/// Maximum number of groups with a line of their own; the answers of all further groups are added up.
 const MAX_LINES: usize = 5;
 
 /// Form that chooses the groups of the plot.
@@ -68,7 +68,7 @@ fn chart(latency: &Value, groups: &[&Value]) -> LineChart {
     }
 }
 
-/// Values of the minutes; one that is unknown is no number.
+/// Values of the minutes; an unknown value is NaN.
 fn values(group: &Value, member: &str) -> Vec<f64> {
     let all = group.get(member).and_then(Value::as_array).into_iter().flatten();
     all.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()

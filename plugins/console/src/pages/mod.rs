@@ -64,7 +64,7 @@ use crate::format;
 use crate::text::Text;
 use serde_json::Value;
 
-/// Member as text; a dash if there is none.
+/// JSON member as text; a dash if there is none.
 fn text(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => "–".to_owned(),
@@ -88,7 +88,7 @@ fn rows(value: &Value) -> &[Value] {
     value.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Member as a quantity; a dash if there is none.
+/// JSON member as a quantity; a dash if there is none.
 fn figure(value: &Value, name: &str, unit: &'static str) -> Text {
     number(value, name).map_or_else(|| "–".into(), |amount| Text::Quantity(amount, unit))
 }
@@ -98,7 +98,7 @@ fn exact(amount: f64, unit: &'static str) -> Text {
     Text::exact_number(amount, unit)
 }
 
-/// Member as an exact number of the API, and its unit.
+/// JSON member as an exact number with its unit.
 fn exact_text(value: &Value, name: &str, unit: &'static str) -> Text {
     Text::Exact(text(value, name), unit)
 }

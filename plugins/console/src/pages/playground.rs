@@ -26,8 +26,8 @@ pub struct PlaygroundChoices<'a> {
 /// Name of the hidden field with the digest of the request whose quote is shown.
 pub const QUOTED_FIELD: &str = "quoted";
 
-/// Form that is sent to `path`; `None` if the account has no valid key. It shows the quote first, and can be sent to the
-/// model once its quote is shown.
+/// Form that is sent to `path`; `None` if the account has no valid key. It shows the quote first, and can be sent to
+/// the model once its quote is shown.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
     let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);

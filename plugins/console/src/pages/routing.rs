@@ -126,8 +126,8 @@ fn flavor_blocks(flavor: &Value) -> Vec<Block> {
     blocks
 }
 
-/// Sentence that says which offer is asked first, and why. `ratio` is the flavor's limit of the carbon intensity, as a
-/// multiple of the lowest one.
+/// Sentence about the offer that is tried first, and the reason. `ratio` is the flavor's limit of the carbon intensity,
+/// as a multiple of the lowest one.
 fn first_notice(candidates: &[Value], ratio: Option<f64>) -> Block {
     let Some(first) = candidates.first() else {
         return Block::Notice(NoticeKind::Error, "No offer can serve this request.".into());
@@ -198,7 +198,7 @@ fn score_table(flavor: &Value, candidates: &[Value]) -> Table {
     }
 }
 
-/// Values that were scored. They are the same for each flavor.
+/// Table of the values that were scored, which are the same for each flavor.
 fn value_table(candidates: &[Value], with_money: bool) -> Table {
     let percent = |one: &Value, name: &str| match number(one, name) {
         Some(share) => Cell::number(Text::Quantity(share * 100.0, "%")),

@@ -20,7 +20,7 @@ const CONSTRAINTS: [(&str, &str); 8] = [
     ("format", "format {0}"),
 ];
 
-/// Texts of constraints, and those for a limit of 1.
+/// Texts of constraints with a limit, and their singular forms for a limit of 1.
 const SINGULAR: [(&str, &str); 4] = [
     ("at least {0} characters", "at least one character"),
     ("at most {0} characters", "at most one character"),

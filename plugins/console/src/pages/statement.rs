@@ -143,8 +143,8 @@ fn tiles(account: &Value) -> Vec<Tile> {
     ]
 }
 
-/// Table of the rows of a list and of their total. The EUR of the rows are exact, so that they add up; only the total is
-/// rounded.
+/// Table of the rows of a list and of their total. The EUR of the rows are exact, so that they add up; only the total
+/// is rounded.
 fn sums_table(
     (title, heading): (&'static str, &'static str),
     account: &Value,

@@ -31,9 +31,9 @@ const MEMBERS: [(&str, &str); 9] = [
 pub struct UsageView {
     /// Path of the page.
     pub path: String,
-    /// First day, as the query has it.
+    /// First day of the usage page, as the query states it.
     pub from: String,
-    /// Last day, as the query has it.
+    /// Last day of the usage page, as the query states it.
     pub to: String,
     /// Dimension by which usage is grouped into series, such as `model`.
     pub by: String,

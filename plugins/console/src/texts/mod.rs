@@ -1,5 +1,5 @@
-//! Translation table of all texts: English, which is also the key, German and French. The tests find every text of the
-//! code or of a template that is missing here.
+//! Translation table of all texts: English (the key), German and French. The tests report every text of the code or of
+//! a template that the table lacks.
 
 mod countries;
 mod dashboard;

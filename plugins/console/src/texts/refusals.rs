@@ -1,8 +1,8 @@
 //! Refusals of the API, and the texts that pages show for them. The API names its members; a page shows the text beside
 //! the field, so its text has no name.
 
-/// Row of the table: sentence of the API, and the text that is shown in English, German and French. A placeholder has the
-/// same value in each of them; a text may leave values out.
+/// Row of the table: sentence of the API, and the text that is shown in English, German and French. A placeholder has
+/// the same value in each of them; a text may leave values out.
 pub(crate) type RefusalRow = (&'static str, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]

@@ -6,8 +6,8 @@ use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{ApiError, AttemptTarget, EarlierMessage, ExtraMember};
 use penstock_json_scan::json;
 
-/// Writes the conversation: a first system message of plain text as `instructions`, all others as items. `earlier` lists
-/// for each message of the assistant the messages that it joins.
+/// Writes the conversation: a first system message of plain text as `instructions`, all others as items. `earlier`
+/// lists for each message of the assistant the messages that it joins.
 ///
 /// # Errors
 /// Returns an error with the path of a value that cannot be translated.

@@ -9,7 +9,7 @@ pub(super) enum Treatment {
     Dropped,
     /// Converted to another form.
     Converted,
-    /// Written under this name with the same value.
+    /// Member that is written under this name with the same value.
     Renamed(&'static str),
     /// Written unchanged: both dialects have the member, or it is an engine parameter that the offer lists.
     Unchanged,

@@ -80,7 +80,8 @@ fn write_reasoning(
     out.push_str(r#","reasoning":{"#);
     if let Some(effort) = effort {
         out.push_str(r#""effort":"#);
-        // The chat body has replaced a word that only this dialect has. A provider that refuses it gets the other one.
+        // The chat body has replaced an effort that only the responses dialect has. A provider that refuses the exact
+        // effort gets the replacement.
         let allows_exact = target.allows_extra(ExtraMember::ExactEffort);
         let exact = exact_effort(ask).filter(|_| allows_exact);
         match exact.filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {

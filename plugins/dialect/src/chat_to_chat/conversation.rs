@@ -91,14 +91,14 @@ impl<'a> ChatConversation<'a> {
     fn fold_system_messages(&mut self) {
         let leading = self.0.iter().take_while(|turn| turn.role == ChatRole::System).count();
         let mut folded: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
-        // Instructions that wait for the next message that can contain them.
+        // Instructions that are held until the next message that can contain them.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
                 ChatRole::System if at >= leading => {
                     moving.extend(turn.contents.drain(..).flat_map(instruction_texts).map(mark_as_system))
                 }
-                // There may be 200,000 leading messages, so each of them is read only once.
+                // Each leading message is read only once, because a request may have 200,000 of them.
                 ChatRole::System if leading > 1 => match folded.first_mut() {
                     Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(instruction_texts)),
                     None => {

@@ -12,7 +12,7 @@ use std::ops::Range;
 enum ContinuationMark {
     /// No marker is written, because the request does not end with an assistant message to continue.
     NotContinued,
-    /// No marker is needed, because the provider continues such a message by itself.
+    /// The provider continues a last message of the assistant by itself and needs no marker.
     Implicit,
     /// Member `prefix` of the message.
     Prefix,

@@ -41,7 +41,7 @@ impl<'a> OutputMessage<'a> {
                     *block = OutputBlock::NamedText { name, text };
                 }
             }
-            // The calls of an assistant need no name.
+            // An assistant message that has only tool calls gets no text block with the name of its author.
             None if self.role == OutputRole::Assistant => {}
             None => self.blocks.insert(0, OutputBlock::NamedText { name, text: b"" }),
         }
@@ -163,7 +163,8 @@ impl<'a> MessagesConversation<'a> {
                 if !blocks.is_empty() || seen.has_calls() {
                     self.check_assistant_message()?;
                 }
-                // A call and its result must be in consecutive turns, so the turn of an open call goes on.
+                // A tool call and its result must be in consecutive turns, so a turn with an unanswered call is
+                // continued.
                 let is_open = !self.pending_calls.is_empty();
                 self.add_tool_calls(index, seen, &mut blocks)?;
                 if is_open {

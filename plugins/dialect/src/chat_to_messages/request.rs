@@ -158,7 +158,8 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     let takes = |name: &&str| response_constraints::accepts_sampling_parameter(target.capabilities, name);
     let asked =
         SAMPLING_MEMBERS.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
-    // The effort of the preset is written by another function; its other members do not exist in this dialect.
+    // Only the sampling members of the preset are written here. Another function writes its effort; its other members
+    // do not exist in the messages dialect.
     let preset =
         response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING_MEMBERS.contains(name));
     for (name, value) in asked.chain(preset) {
@@ -224,7 +225,7 @@ fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Reaso
     if abilities.accepts_parameter("reasoning_effort") {
         effort
     } else if abilities.thinking_switch {
-        // A model without efforts thinks at every effort but `none`.
+        // A model without effort levels thinks at every effort except `none`.
         ReasoningEffort { enabled: effort.enabled.or(effort.level.map(|_| true)), level: None }
     } else {
         ReasoningEffort::default()

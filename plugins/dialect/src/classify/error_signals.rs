@@ -26,7 +26,7 @@ pub(super) struct ErrorSignals {
     pub(super) text: String,
     /// Values of the members for codes and types, in lower case.
     codes: Vec<String>,
-    /// True if the error names the member that it refuses, known or not.
+    /// True if the error names the member that it refuses, even if it is not a known member.
     is_member_named: bool,
     /// True if the request itself limits the generated tokens to 0.
     pub(super) is_zero_requested: bool,
@@ -36,7 +36,7 @@ pub(super) struct ErrorSignals {
 }
 
 impl ErrorSignals {
-    /// Parses a body: an error object in any known format, or plain text.
+    /// Parses the body of an error: an error object in any known format, or plain text.
     pub(super) fn parse(body: &[u8]) -> Self {
         let body = body.get(..body.len().min(MAX_BODY_BYTES)).unwrap_or_default();
         let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -166,7 +166,8 @@ impl ErrorSignals {
         param.map(str::to_owned).or_else(first)
     }
 
-    /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a name.
+    /// Returns the members added by the gateway that the provider refuses, by name or as unknown members without a
+    /// name.
     pub(super) fn refused_members(&self) -> RefusedMembers {
         let named = self.named_extra_members();
         let is_nameless = named.is_empty() && self.blamed_field().is_none() && !self.is_member_named;
@@ -256,7 +257,7 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
     "validation_error",
 ];
 
-/// Members in which a validator repeats the refused value, and that of a model's output which could not be read.
+/// Members in which a validator repeats the refused value or unreadable output of a model.
 const ECHO_MEMBERS: [&str; 5] = ["input", "input_value", "ctx", "value", "failed_generation"];
 /// Members for codes and types.
 const CODE_MEMBERS: [&str; 5] = ["code", "type", "status", "error_type", "error_code"];
@@ -266,8 +267,8 @@ fn stated_codes(error: &Value) -> impl Iterator<Item = String> + '_ {
     CODE_MEMBERS.iter().filter_map(|name| Some(error.get(name)?.as_str()?.to_lowercase()))
 }
 
-/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`], without what it repeats of the
-/// request.
+/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`], without what it repeats of
+/// the request.
 pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {

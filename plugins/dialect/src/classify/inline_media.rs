@@ -55,7 +55,7 @@ fn is_base64_alphabet(data: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Bytes that look random, as those of a compressed file do.
+    /// Bytes that look as random as a compressed file.
     fn encoded(length: usize) -> String {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut state = 1_u32;

@@ -1,7 +1,8 @@
 //! Removal of the parts of an error text that repeat the request, so that a client's own words classify no error.
 //!
-//! Repeated is a run of four words, or all words between two quotation marks, if they follow each other in a text of the
-//! request. Both sides are compared in lower case and by words, because an error may escape the signs in between.
+//! Four consecutive words, or all words between two quotation marks, count as repeated if a text of the request has
+//! them in the same order. Both sides are compared by words in lower case, because an error may escape the characters
+//! in between.
 
 use super::error_signals::is_field;
 use super::inline_media::is_inline_media;

@@ -23,7 +23,7 @@ const WORD_MEMBERS: &[&str] = &[
     "task_type",
     "voice",
 ];
-/// Maximum bytes of such a value.
+/// Maximum bytes of a value that counts as a word of an API and not as free text.
 const MAX_WORD_BYTES: usize = 32;
 
 /// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare. The names of
@@ -73,7 +73,7 @@ fn is_word(text: &[u8]) -> bool {
     !text.is_empty() && text.len() <= MAX_WORD_BYTES && text.iter().all(is_part)
 }
 
-/// Returns the keys of all objects of a JSON document, escaped as they are.
+/// Returns the keys of all objects of a JSON document, with their original escapes.
 fn object_keys(json: &[u8]) -> HashSet<&[u8]> {
     let mut keys = HashSet::new();
     let mut at = 0;
@@ -88,7 +88,8 @@ fn object_keys(json: &[u8]) -> HashSet<&[u8]> {
     keys
 }
 
-/// Appends the text inside a JSON string. JSON inside it, such as the arguments of a call, may escape letters once more.
+/// Appends the text inside a JSON string. JSON inside it, such as the arguments of a call, may escape letters once
+/// more.
 fn push_text(inside: &[u8], out: &mut String) {
     let text = json::unescape_lossy(inside).unwrap_or_default();
     out.push_str(&text.to_lowercase());
@@ -145,8 +146,8 @@ impl<'t> RequestTexts<'t> {
 
     /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats
     /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
-    /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur in
-    /// them; two are enough in a script without blanks, because the word may be a whole sentence there.
+    /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur
+    /// in them; two are enough in a script without blanks, because the word may be a whole sentence there.
     pub(super) fn contains_word(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();

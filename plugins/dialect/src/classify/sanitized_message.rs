@@ -1,7 +1,7 @@
 //! Sanitized error message of a provider, for the client and the log.
 //!
-//! Each word is checked: only common words of technical English, names of the protocol and numbers remain. Of these, every
-//! word that occurs in the request is removed, except common words of error messages.
+//! Each word is checked: only common words of technical English, names of the protocol and numbers remain. Of these,
+//! every word that occurs in the request is removed, except common words of error messages.
 
 use super::field_names::protocol_path;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
@@ -157,8 +157,8 @@ fn field_path(loc: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// Removes text in braces, and text in brackets that contains an assignment or more numbers than a range: it consists of
-/// values, not of words.
+/// Removes text in braces, and text in brackets that contains an assignment or more numbers than a range: it consists
+/// of values, not of words.
 fn without_brackets(message: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -256,5 +256,5 @@ fn is_size(word: &str) -> bool {
     word.split_once('x').is_some_and(|(width, height)| is_side(width) && is_side(height))
 }
 
-/// Maximum digits of a number that is passed on. A longer one may be that of an account.
+/// Maximum digits of a number that is passed on. A longer number may identify an account.
 const MAX_NUMBER_DIGITS: usize = 10;

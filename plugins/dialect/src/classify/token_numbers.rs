@@ -25,7 +25,7 @@ impl ErrorSignals {
         self.reported_window
             .or_else(|| WINDOW_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase)))
             .or_else(|| WINDOW_NAMES.iter().find_map(of_name))
-            // A bound of 0 or 1 is that of the limit on generated tokens.
+            // A bound of 0 or 1 in the error text belongs to the limit on generated tokens.
             .or_else(|| number_after(&self.text, " > ").filter(|window| *window > 1))
             .or_else(|| self.stated_excess().map(|(_, window)| window))
     }
@@ -69,8 +69,8 @@ impl ErrorSignals {
         overflow.filter(|tokens| *tokens > 0 || !self.is_zero_requested)
     }
 
-    /// Adds the request that caused the error: what the error repeats of it is ignored, and a limit of 0 that it contains
-    /// is no sign of a full window.
+    /// Adds the request that caused the error: what the error repeats of it is ignored, and a limit of 0 that it
+    /// contains is no sign of a full window.
     pub(super) fn with_request(mut self, request: &[u8]) -> Self {
         self.text = request_echo::remove_echo(&self.text, request);
         let is_zero = |name: &&str| json_cursor::member_value(request, name) == Some(b"0");

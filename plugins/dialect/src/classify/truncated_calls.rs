@@ -20,8 +20,8 @@ pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     Some(format!("input[{at}].arguments"))
 }
 
-/// Returns the error of a client whose request has a truncated call. The call is not named if it is not in the body that
-/// the client sent, but in a stored response before it.
+/// Returns the error of a client whose request has a truncated call. The call is not named if it is not in the body
+/// that the client sent, but in a stored response before it.
 pub(super) fn truncated_call_error(client_body: &[u8]) -> ApiError {
     let fails = "the arguments are no JSON object, and the model's provider fails on them.";
     match find_truncated_call(client_body) {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Maximum depth at which a location is looked for.
 const MAX_DEPTH: u8 = 8;
-/// First steps of a location that are no member.
+/// First steps of the location in a validation error that do not name a member, such as `body`.
 const LOCATION_ROOTS: [&str; 4] = ["body", "query", "header", "path"];
 /// Characters around a name.
 const QUOTES: [char; 4] = ['\'', '"', '`', '\u{2018}'];
@@ -51,7 +51,7 @@ fn has_written_location(text: &str) -> bool {
 fn is_named_in_message(text: &str) -> bool {
     let mut previous = "";
     for line in text.lines() {
-        // A list of validation errors has the path on a line of its own.
+        // A list of validation errors names the path of a member on the line above the error.
         let path_above = previous;
         previous = line.trim();
         for phrase in UNKNOWN_MEMBER_PHRASES {
@@ -66,7 +66,7 @@ fn is_named_in_message(text: &str) -> bool {
     false
 }
 
-/// Returns true for a path that may be that of a member, and not a heading such as `error`.
+/// Returns true if a path may name a member of a request, in contrast to a heading such as `error`.
 fn is_member_path(path: &str) -> bool {
     let path = path.trim_matches(QUOTES);
     is_path(path) && !path.contains("error") && !LOCATION_ROOTS.contains(&path)

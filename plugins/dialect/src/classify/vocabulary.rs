@@ -1,5 +1,5 @@
-//! Words that may be passed on from a provider's error message: common words of technical English. Any other word may be
-//! the name of a machine, a person or an organization, or a secret.
+//! Words that may be passed on from a provider's error message: common words of technical English. Any other word may
+//! be the name of a machine, a person or an organization, or a secret.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

@@ -155,7 +155,7 @@ impl MessagesStreamChecker {
                 ensure_members(block, &["type", "thinking", "signature"])?;
                 ensure(empty("thinking") && empty("signature"), "thinking must start empty")?;
             }
-            // Encrypted reasoning of a native provider, complete in its start event.
+            // Block `redacted_thinking` of the vendor's own API: encrypted reasoning, complete in its start event.
             "redacted_thinking" => ensure_members(block, &["type", "data"])?,
             "tool_use" => {
                 self.has_tool_call = true;

@@ -73,10 +73,10 @@ struct ResponsesStreamChecker {
 /// Checks a complete client stream of the responses dialect.
 ///
 /// Required: `event:` equal to `type`; numbers from 0 without gaps; `response.created` and `response.in_progress`
-/// first, with `response.queued` between them for a background response that waits; items numbered from 0 in the order in which they open, each of them closed; deltas that match their item and
-/// whose text is that of the closing events; last one of `response.completed`, `response.incomplete` and
-/// `response.failed` (also for a cancelled background response), with a complete response object whose output has the closed items. Alternatively one event
-/// `error` alone.
+/// first, with `response.queued` between them for a background response that waits; items numbered from 0 in the order
+/// in which they open, each of them closed; deltas that match their item and whose text is that of the closing events;
+/// last one of `response.completed`, `response.incomplete` and `response.failed` (also for a cancelled background
+/// response), with a complete response object whose output has the closed items. Alternatively one event `error` alone.
 ///
 /// # Errors
 /// Returns the first violated rule, with the number of the event.

@@ -18,13 +18,13 @@ pub(crate) enum BodyFormat {
     EventStream,
     /// JSON object, complete when the provider closes the stream; or the first of several JSON lines.
     JsonObject,
-    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line, or of several without line ends
-    /// between them.
+    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line, or of several without line
+    /// ends between them.
     JsonLines,
 }
 
 impl BodyFormat {
-    /// Returns the format of a body that begins with these bytes.
+    /// Returns the format of a body that begins with the given bytes.
     pub(crate) fn detect(bytes: &[u8]) -> Self {
         match bytes.iter().find(|byte| !is_space(**byte)) {
             None => Self::Unknown,
@@ -51,12 +51,12 @@ pub(crate) struct EventStreamNormalizer {
 /// Position of the next byte in a stream of JSON lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinePosition {
-    /// Before a line.
+    /// Position before a line.
     #[default]
     Start,
-    /// In a line, not right behind a value.
+    /// Position in a line, not directly after a value.
     Inside,
-    /// Behind a complete value of the line: another one may follow.
+    /// Position after a complete value of the line: another value may follow.
     AfterValue,
 }
 
@@ -94,7 +94,7 @@ enum FirstLine {
     /// Line whose end has not arrived.
     #[default]
     Open,
-    /// Complete JSON value; it and the white space behind it end before this position.
+    /// Complete JSON value, which ends before this position together with the white space after it.
     Value(usize),
     /// Line of an object with several lines, or of a body that is not JSON.
     Other,
@@ -118,7 +118,7 @@ impl EventStreamNormalizer {
             self.format = BodyFormat::JsonLines;
             let lines = std::mem::take(&mut self.object).freeze();
             let events = self.lines_as_events(lines.get(start_of(&lines)..).unwrap_or_default());
-            // White space was passed to the event decoder before the first line, so a line end separates it from that
+            // The event decoder has received the white space before the first line; a line end separates it from the
             // line.
             return Ok(Some([b"\n", &*events].concat().into()));
         }
@@ -153,7 +153,7 @@ impl EventStreamNormalizer {
         let next = start_of(rest);
         match rest.get(next) {
             None => {
-                // The next call continues behind this white space, so that none is scanned twice.
+                // Scanning continues after the white space in the next call, so that no byte is scanned twice.
                 self.first_line = FirstLine::Value(end + next);
                 false
             }
@@ -212,8 +212,8 @@ pub(crate) fn is_event_stream(body: &[u8]) -> bool {
     SSE_PREFIXES.iter().any(|word| body.starts_with(word)) || is_json_lines(body)
 }
 
-/// Returns true if a body that begins without white space is a JSON object in one line, and another object or list begins
-/// after it.
+/// Returns true if a body that begins without white space is a JSON object in one line, and another object or list
+/// begins after it.
 fn is_json_lines(body: &[u8]) -> bool {
     if !may_have_two_values(body) {
         return false;
@@ -224,8 +224,8 @@ fn is_json_lines(body: &[u8]) -> bool {
     matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(value)
 }
 
-/// Returns false if no object or list begins right after the end of another one, not even in a text. This takes much less
-/// time than the search for the end of the first value, which most answers do not need.
+/// Returns false if no object or list begins right after the end of another one, not even in a text. This takes much
+/// less time than the search for the end of the first value, which most answers do not need.
 fn may_have_two_values(body: &[u8]) -> bool {
     memchr::memchr2_iter(b'{', b'[', body).any(|at| {
         let mut before = body.get(..at).unwrap_or_default().iter().rev();
@@ -233,12 +233,12 @@ fn may_have_two_values(body: &[u8]) -> bool {
     })
 }
 
-/// Returns the end of the first object or list, or `Other` if the line ends before; `None` if neither is in the bytes.
+/// Returns the end of the first object or list, or `Other` if the line ends before it; `None` if more bytes are needed.
 fn first_value_end(scanner: &mut ValueScanner, bytes: &[u8]) -> Option<FirstLine> {
     let mut at = 0;
     loop {
         if scanner.is_string && !scanner.is_escaped {
-            // Text is skipped up to a byte that may end it: it is most of the bytes.
+            // The text of a string is skipped up to the next quote, backslash or line end, because most bytes are text.
             let rest = bytes.get(at..).unwrap_or_default();
             at += memchr::memchr3(b'"', b'\\', b'\n', rest).unwrap_or(rest.len());
         }

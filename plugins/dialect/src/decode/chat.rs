@@ -55,7 +55,8 @@ impl ChatDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        // Arguments that begin an object are not on the fast path, because they may replace the arguments so far.
+        // Arguments that begin a JSON object are excluded from the fast path, because they may replace earlier
+        // arguments.
         let is_plain = |text: &AnswerEvent| !matches!(text, AnswerEvent::ToolCallArguments { fragment, .. } if begins_object(fragment));
         let matched = self.frame.as_ref().and_then(|pattern| pattern.match_event(event));
         if let Some(text) = matched.filter(is_plain) {

@@ -1,4 +1,5 @@
-//! Finish reasons of engines and vendors, in all known spellings: a truncated or filtered answer must not look complete.
+//! Finish reasons of engines and vendors, in all known spellings: a truncated or filtered answer must not look
+//! complete.
 
 use penstock_core::{FinishReason, UpstreamError, UpstreamErrorKind};
 
@@ -45,7 +46,7 @@ pub(crate) fn parse_finish_word(word: &str) -> Result<FinishReason, UpstreamErro
         word.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| parts.contains(&part))
     };
     Ok(match &*word {
-        // Engines end a text that repeats itself as they end one at its cap.
+        // Engines report a text that was stopped for repetition like a text that reached its token limit.
         "length" | "max_tokens" | "max_length" | "repetition" => FinishReason::Length,
         "model_length" | "model_context_window_exceeded" | "error_limit" => FinishReason::ContextWindow,
         "tool_calls" | "tool_use" | "tool_call" | "function_call" => FinishReason::ToolCalls,
@@ -59,7 +60,8 @@ pub(crate) fn parse_finish_word(word: &str) -> Result<FinishReason, UpstreamErro
         _ if has_part(FILTER_PARTS) => FinishReason::ContentFilter,
         _ if has_part(ABORT_PARTS) => return Err(UpstreamError::new(UpstreamErrorKind::InBandError)),
         _ if has_part(LIMIT_PARTS) => FinishReason::Length,
-        // stop, eos, eos_token, end_turn, stop_sequence, pause_turn, complete, and unknown values.
+        // Finish reasons that mean a normal end: stop, eos, eos_token, end_turn, stop_sequence, pause_turn, complete,
+        // and unknown values.
         _ => FinishReason::Stop,
     })
 }

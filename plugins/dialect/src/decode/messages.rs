@@ -63,13 +63,13 @@ enum DecodedBlockKind {
     Text,
     Thinking,
     Tool(u32),
-    /// Block of a type that the clients of neither dialect know.
+    /// Content block of a type that neither client dialect has.
     #[default]
     Other,
 }
 
 impl MessagesDecoder {
-    /// Creates a decoder at the start of a stream; `seed` is that of generated tool call ids.
+    /// Creates a decoder at the start of a stream. `seed` is the seed of generated tool call ids.
     #[must_use]
     pub fn new(seed: &str) -> Self {
         Self {

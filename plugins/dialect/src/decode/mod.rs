@@ -32,8 +32,8 @@ pub trait DialectDecoder: Send {
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
-    /// index, an event out of order), `InBandError` for an error object, `Status` if it states a timeout, `Caller` if it
-    /// is the client's fault, and `ModelOutput` for too many calls or too long names.
+    /// index, an event out of order), `InBandError` for an error object, `Status` if it states a timeout, `Caller` if
+    /// it is the client's fault, and `ModelOutput` for too many calls or too long names.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Appends the last events. Called after the provider has closed the stream; the caller checks that all choices
@@ -48,8 +48,8 @@ pub trait DialectDecoder: Send {
         None
     }
 
-    /// Returns true if the last finish reason came with text. Some engines mark each chunk as the last, so such a finish
-    /// reason does not prove that the answer is complete.
+    /// Returns true if the last finish reason came with text. Some engines mark each chunk as the last, so such a
+    /// finish reason does not prove that the answer is complete.
     fn has_finish_with_text(&self) -> bool {
         false
     }
@@ -95,7 +95,7 @@ pub fn decode_buffered(
         decoder.end(events)?;
         return Ok(decoder.reasoning_name());
     }
-    // Members are looked up one by one, so a body that is truncated after the last of them must be detected here.
+    // A truncated body must be detected separately, because the lookup of single members does not see its missing end.
     let document = json::trim(&body);
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));

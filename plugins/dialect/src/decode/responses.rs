@@ -40,7 +40,7 @@ pub struct ResponsesDecoder {
     output: DecodedOutput,
 }
 
-/// Output items so far.
+/// Output items of the response so far.
 #[derive(Debug, Default)]
 struct DecodedOutput {
     items: Vec<DecodedItem>,
@@ -66,7 +66,7 @@ struct OutputContext<'a> {
 }
 
 impl OutputContext<'_> {
-    /// Starts a function call; returns its number.
+    /// Starts a function call; returns its number among the calls of the answer.
     fn start_call(&mut self, item: &[u8]) -> Result<u32, UpstreamError> {
         let text = |name| json_cursor::member_value(item, name).map(|value| event_text(self.source, value));
         let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
@@ -181,7 +181,7 @@ impl DecodedOutput {
         items.get_mut(at).map_or(Ok(()), |open| open.store_initial_texts(item, &mut context))
     }
 
-    /// Opens an item; returns its position.
+    /// Opens an output item; returns its index in `items`.
     fn open_item(
         &mut self,
         data: &Bytes,
@@ -190,7 +190,7 @@ impl DecodedOutput {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<usize, UpstreamError> {
         if self.items.len() >= MAX_ITEMS {
-            // The number of items is output of the model.
+            // Too many items are an error of the model's output, because the model decides their number.
             return Err(UpstreamError::invalid_model_output());
         }
         let (items, mut context) = self.parts(data, events);
@@ -236,7 +236,7 @@ impl DecodedOutput {
         if let (PartEvent::Delta(kind), Some(index)) = (event, seen.output_index)
             && !self.items.iter().any(|item| item.output_index == index)
         {
-            // Some engines leave out the event that adds the item.
+            // The item is created here if the engine sent no event for it.
             self.open_item(data, index, kind.bare_item().ok_or_else(malformed_error)?, events)?;
         }
         let find = |items: &mut Vec<DecodedItem>| {
@@ -248,7 +248,7 @@ impl DecodedOutput {
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
             PartEvent::Complete(kind, member) => (kind, member),
-            // Most providers send these events only to repeat text that they have already sent.
+            // Most providers send the complete part only as a repetition of text that they have already sent.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {

@@ -8,14 +8,14 @@ use penstock_core::ApiError;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Inside of a JSON string with its original escapes.
+/// Content of a JSON string without its quotes, with its original escapes.
 pub(super) type EscapedBytes<'a> = Cow<'a, [u8]>;
 
 /// Text or an image.
 pub(super) enum ContentPart<'a> {
     /// Text that is not empty.
     Text(EscapedBytes<'a>),
-    /// Image given by its bytes.
+    /// Image given by its base64 data.
     InlineImage {
         /// Media type such as `image/png`.
         media: &'a [u8],
@@ -43,7 +43,7 @@ pub(super) enum MessageContent<'a> {
     Text(&'a [u8]),
     /// List of blocks.
     Blocks(Vec<ContentBlock<'a>>),
-    /// JSON value that is neither a string nor an array.
+    /// JSON value of another type than string and array.
     #[default]
     Other,
 }

@@ -61,7 +61,7 @@ pub(super) fn append_assistant_block<'a>(
         "thinking" => {
             turn.reasoning.extend(block.thinking.filter(|text| !text.is_empty()).map(Cow::Borrowed))
         }
-        // Another vendor encrypted this reasoning: no model behind the gateway can read it.
+        // Encrypted reasoning of another vendor is dropped, because no model behind the gateway can read it.
         "redacted_thinking" => {}
         "tool_use" => {
             let input = block.input.filter(|input| !json_cursor::is_null(input)).unwrap_or(b"{}");

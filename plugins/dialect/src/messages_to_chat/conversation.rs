@@ -269,8 +269,8 @@ impl<'a> ConversationWriter<'a> {
                     serialize::write_system(&[text], out);
                 }
             }
-            // System texts that came before the tool results are written at the end of the turn; a later one must
-            // follow them.
+            // System texts before the tool results are written at the end of the turn, so a later system text must be
+            // written after them.
             (_, Some(OpenMessage::User(turn))) if turn.parts.is_empty() && !turn.system_texts.is_empty() => {
                 turn.system_texts.append(&mut texts);
             }
@@ -313,7 +313,7 @@ impl<'a> ConversationWriter<'a> {
         self.flush_with(false, out)
     }
 
-    /// Writes the turn that is being collected, and closes it.
+    /// Writes the message that is being collected, and closes it.
     fn flush_with(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         let Some(turn) = self.open_message.take() else {
             return Ok(());

@@ -37,7 +37,7 @@ pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
     if is_portable_id(&decoded) {
         return decoded;
     }
-    // Two different hashes make it unlikely that two ids become equal.
+    // Two different hashes of the id make a collision of two ids unlikely.
     let (one, other) = (fnv1a(&decoded), fnv1a_update(fnv1a(b"id"), &decoded));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }

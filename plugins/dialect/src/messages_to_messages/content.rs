@@ -12,9 +12,9 @@ const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// One block, or a text that is written as a block.
 pub(super) enum BlockSlice<'a> {
-    /// Original block, and edits of some of its parts.
+    /// Original content block, and edits of some of its parts.
     Block { block: &'a [u8], edits: Vec<(&'a [u8], BlockEdit<'a>)>, text: Option<&'a [u8]> },
-    /// String with its quotes, written as a text block.
+    /// JSON string with its quotes, which is written as a text block.
     Text(&'a [u8]),
     /// System text (string with its quotes) that is written in a user message.
     FoldedSystem(&'a [u8]),
@@ -28,7 +28,7 @@ pub(super) enum BlockEdit<'a> {
     PortableId,
     /// Replacement of a call's input `null` by an empty object.
     EmptyInput,
-    /// Insertion of an empty input after the other members of a call.
+    /// Insertion of an empty input after the other members of a tool call.
     AddedInput,
     /// Mark of a system text in a user message, which says that it is not from the user.
     SystemMark,
@@ -74,7 +74,7 @@ impl<'a> EditedContent<'a> {
         content
     }
 
-    /// Restores the blank texts if there is no other content.
+    /// Restores the blank texts of a message if it has no other content.
     pub(super) fn restore_if_empty(mut self) -> Self {
         if !self.blocks.is_empty() {
             return self;

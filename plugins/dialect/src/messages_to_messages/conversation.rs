@@ -82,7 +82,7 @@ impl<'a> RewrittenConversation<'a> {
             HistoryRole::System if self.folds_system => return self.fold(turn.content),
             HistoryRole::System => {}
             HistoryRole::Assistant => {
-                // If calls are pending, this message continues the same turn and may still have their results.
+                // If tool calls are pending, the message continues the same turn and may contain their results.
                 if self.pending_calls == 0 {
                     self.flush_pending_system();
                 }
@@ -97,8 +97,8 @@ impl<'a> RewrittenConversation<'a> {
         }
         let gap = std::mem::take(&mut self.has_gap);
         match self.messages.last_mut() {
-            // An empty message between two messages of the same role was dropped. If the second one has only blank
-            // text, it is dropped too, because strict templates require alternating roles.
+            // An empty message between two messages of the same role was dropped. The second message is dropped too if
+            // it has only blank text, because strict templates require alternating roles.
             Some(last) if gap && last.role == turn.role && turn.content.has_only_blank_text => {}
             Some(last) if gap && last.role == turn.role => last.content.append(turn.content),
             _ => self.messages.push(turn),
@@ -165,7 +165,8 @@ impl<'a> HistoryMessage<'a> {
         turn.source = message.slice_from(start);
         match turn.role {
             HistoryRole::System => turn.content.remove_billing_header(),
-            // A user message is never dropped: that would change the conversation.
+            // A user message that became empty gets its content back, because a dropped message would change the
+            // conversation.
             HistoryRole::User => turn.content = turn.content.restore_if_empty(),
             HistoryRole::Assistant => {}
         }

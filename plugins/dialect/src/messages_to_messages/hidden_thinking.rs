@@ -56,7 +56,7 @@ impl HiddenBlocks {
 /// `signature`.
 const KNOWN_DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
 
-/// Returns true if a delta of a known type has no text.
+/// Returns true if a delta of a recognised type has no text.
 pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
     let mut content = None;
     for (key, value) in json_cursor::members(delta) {

@@ -29,7 +29,7 @@ use penstock_core::{
 use penstock_http_wire::{sse, usage};
 use penstock_json_scan::json;
 
-/// Types of events that are forwarded as they are.
+/// Types of events that are forwarded unchanged.
 const FORWARDED_EVENTS: [&str; 4] =
     ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 
@@ -256,7 +256,7 @@ impl StreamPassthrough {
     fn forward_block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
         let block = seen.content_block.unwrap_or_default();
         if self.thinking == ThinkingDisplay::Off && is_thinking_block(block) {
-            // The shadow translator does not write this block either.
+            // The block is not written, because the shadow translator does not write it either.
             return self.hidden_blocks.hide(seen.index.unwrap_or_default());
         }
         let kind =

@@ -217,7 +217,7 @@ fn is_matching_stop_reason(reported: Option<&[u8]>, finish: FinishReason) -> boo
     STOP_REASONS.contains(&&*reported) && parse_finish_word(&reported).is_ok_and(|meant| meant == finish)
 }
 
-/// Writes the `delta` of the last event; `asked` are the client's stop sequences.
+/// Writes the `delta` of the last event; `asked` has the client's stop sequences.
 pub(super) fn write_final_delta(
     delta: Option<&[u8]>,
     finish: FinishReason,

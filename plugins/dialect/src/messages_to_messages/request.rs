@@ -79,7 +79,7 @@ pub(super) fn build_request(
     write_thinking_switch(ask, target, &mut out);
     engine.into_iter().for_each(|(name, value)| write_member(name, value, &mut out));
     for (name, value) in response_constraints::preset_members(ask, target) {
-        // The client's value is valid in the messages dialect, but that of a preset may be meant for the chat dialect.
+        // The client's value is in the messages dialect; a preset's value may be in the chat dialect.
         if let Some(value) = response_constraints::messages_sampling_value(name, value) {
             write_member(name, value, &mut out);
         }
@@ -140,7 +140,7 @@ fn engine_parameters<'a>(
 /// not parsed.
 fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
-    // The value of `type` is a string or a list.
+    // The JSON Schema member `type` is a string or a list.
     let typed = count(br#""input_schema":{"type":""#) + count(br#""input_schema":{"type":["#);
     typed == count(br#""input_schema""#) && count(br"\u") == 0
 }

@@ -106,7 +106,7 @@ impl StreamTranslation for StreamTranslator {
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut usage, &self.choice_sizes);
         }
-        // Before the end, the reported usage may be lower than the output so far.
+        // Usage reported before the end of the answer may be lower than the output so far.
         if self.progress < StreamProgress::Finished && usage.output < counted.output {
             return TokenUsage { output: counted.output, source: counted.source, ..usage };
         }
@@ -140,7 +140,8 @@ impl StreamTranslation for StreamTranslator {
         let comparison = match how {
             RescueMode::Continue if self.delivered.text().is_none() => return false,
             RescueMode::Continue => None,
-            // Log probabilities cannot be compared.
+            // An answer with log probabilities is not started over, because they cannot be compared with the delivered
+            // ones.
             RescueMode::StartOver if self.constraints.allows_logprobs() => return false,
             RescueMode::StartOver => match self.delivered.prefix_matcher() {
                 None => return false,

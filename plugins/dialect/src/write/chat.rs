@@ -24,11 +24,11 @@ pub struct ChatStreamWriter {
     /// Bytes that precede the text of the first choice: nearly every event begins with them.
     text_prefix: Vec<u8>,
     include_usage: bool,
-    /// Index of the choice that this writer writes, if the other choices are requested separately.
+    /// Index of the choice that the writer writes, if the other choices come from separate requests.
     only_choice: Option<u32>,
     /// Finish reason of each choice, until the end.
     finish_reasons: Vec<Option<FinishReason>>,
-    /// Calls that have no arguments so far, as (choice, call).
+    /// Tool calls that have no arguments so far, as (choice, call).
     calls_without_arguments: Vec<(u32, u32)>,
     has_started: bool,
     /// True if the client asks to leave out the reasoning.

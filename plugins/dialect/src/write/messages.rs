@@ -167,7 +167,7 @@ impl MessagesStreamWriter {
             self.pending_bytes += block.buffer_text(fragment);
             self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
-            // The block of this call was closed because its JSON was complete, so only white space may follow.
+            // Only white space may follow, because the block of the call was closed when its JSON was complete.
             self.is_invalid |= !fragment.decoded().trim().is_empty();
         }
     }
@@ -249,7 +249,7 @@ impl super::DialectWriter for MessagesStreamWriter {
             AnswerEvent::ToolCallArguments { tool, fragment, .. } => {
                 self.write_arguments(*tool, fragment, out)
             }
-            // Blocks remain open, since more content may follow.
+            // Content blocks stay open at the finish reason, because more content may follow.
             AnswerEvent::Finish { reason, stop_sequence, .. } => {
                 self.finish_reason = Some((*reason, stop_sequence.clone()))
             }

@@ -46,8 +46,8 @@ pub trait DialectWriter: Send {
     /// Returns true if the client sees [`AnswerEvent::Reasoning`]; a rescue compares only visible text.
     fn shows_reasoning(&self) -> bool;
 
-    /// Returns true if an answer of this dialect consists of messages, so that [`AnswerEvent::MessageStart`] is written.
-    /// For other dialects it becomes a blank line.
+    /// Returns true if an answer of this dialect consists of messages, so that [`AnswerEvent::MessageStart`] is
+    /// written. For other dialects it becomes a blank line.
     fn has_messages(&self) -> bool {
         false
     }

@@ -16,7 +16,7 @@ use penstock_core::{
 };
 use vectors::{AnswerVectors, VectorForm};
 
-/// Returns the task of an embeddings request. The kind was checked before.
+/// Returns the embeddings task of a request; `None` for a request of another kind.
 fn task(ask: &InferenceRequest) -> Option<&EmbeddingTask> {
     match &ask.task {
         InferenceTask::Embed(embed) => Some(embed),

@@ -1,5 +1,5 @@
-//! Request `POST /embeddings` in the form of most engines and hosts: vLLM, SGLang, llama.cpp, Infinity, TEI and the
-//! hosted ones.
+//! Embeddings by `POST /embeddings`, the API of most engines and hosts: vLLM, SGLang, llama.cpp, Infinity, TEI and
+//! hosted services.
 
 use super::vectors::{AnswerVectors, VectorReader};
 use super::{input_batches, requested_form, task};
@@ -41,7 +41,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
                 vec![Bytes::from([br#"{"model":"#, json_string(target.model).as_slice()].concat())];
             body.push(Bytes::from_static(br#","input":"#));
             match ask.members.get("input") {
-                // The client's own bytes are sent.
+                // Sends the input in the bytes of the client's request, without a new serialization.
                 Some(field) if embed.is_verbatim && inputs.len() == all => {
                     body.push(ask.body.slice(field.value.clone()));
                 }

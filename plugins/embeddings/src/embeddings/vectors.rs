@@ -48,7 +48,7 @@ pub(super) struct AnswerVectors {
     untouched: Option<Range<usize>>,
 }
 
-/// Reader of the vectors in a provider's answer, one after the other.
+/// Reader of the successive vectors in a provider's answer.
 pub(super) struct VectorReader {
     form: VectorForm,
     items: Vec<VectorItem>,
@@ -97,7 +97,7 @@ impl VectorReader {
         Some(())
     }
 
-    /// Reads one vector, and converts it if the client requests the other form.
+    /// Reads one vector, and converts it if the client requests another form.
     fn read_vector(&mut self, cursor: &mut EmbeddingJsonCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.position();
         let (taken, count, made) = match (cursor.peek()?, self.form) {
@@ -193,7 +193,7 @@ pub(super) fn write_vectors(parts: Vec<AnswerVectors>, out: &mut Vec<Bytes>) {
     if let [AnswerVectors { provider_body: given, untouched: Some(array), .. }] = parts.as_slice() {
         return out.push(given.slice(array.clone()));
     }
-    // The small texts between the vectors share one buffer.
+    // Consecutive small texts between the vectors share one buffer.
     let mut between = Vec::with_capacity(64 * parts.iter().map(AnswerVectors::len).sum::<usize>() + 2);
     let mut pieces: Vec<(Range<usize>, Bytes)> = Vec::new();
     for (index, (part, location)) in

@@ -16,7 +16,7 @@ use penstock_core::{
 /// Distance by which rounding may put a probability outside the range 0 to 1.
 const MAX_ROUNDING: f64 = 1e-3;
 
-/// Returns the task of a rerank request. The kind was checked before.
+/// Returns the rerank task of a request; `None` for a request of another kind.
 fn task(ask: &InferenceRequest) -> Option<&RerankTask> {
     match &ask.task {
         InferenceTask::Rerank(rerank) => Some(rerank),
@@ -113,7 +113,7 @@ fn write_response(
     let rerank = task(ask).ok_or_else(malformed)?;
     let (raw, usages): (Vec<Vec<f64>>, Vec<AnswerUsage>) =
         parts.into_iter().map(|part| (part.raw, part.usage)).unzip();
-    // Sorted by the raw scores: two logits may give the same sigmoid.
+    // The results are sorted by the raw scores, because two logits may have the same sigmoid.
     let mut order: Vec<(usize, f64)> = raw.into_iter().flatten().enumerate().collect();
     if order.len() != rerank.documents.len() {
         return Err(malformed());

@@ -1,5 +1,5 @@
-//! Request `{model, query, documents}`: the API that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
-//! for one or two members. Each variant is a constant here.
+//! Rerank by a request `{model, query, documents}`, the API that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp
+//! share with one or two differences. Each variant is a constant of this module.
 //!
 //! No request asks for `top_n` or for documents: sorting needs all scores, and the documents are in the client's
 //! request.
@@ -12,7 +12,7 @@ use penstock_core::{
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Adapter for a variant of this API.
+/// Adapter for one variant of the rerank API of Cohere.
 #[derive(Clone, Copy, Debug)]
 pub struct StandardRerank {
     name: &'static str,
@@ -20,16 +20,16 @@ pub struct StandardRerank {
     extra: &'static str,
 }
 
-/// vLLM, SGLang, llama.cpp: no additional members; their answers vary.
+/// Variant of vLLM, SGLang and llama.cpp: no additional members; the form of their answers varies.
 pub const VLLM: StandardRerank = StandardRerank { name: "vllm", extra: "" };
-/// Jina's API.
+/// Variant of Jina's API.
 pub const JINA: StandardRerank = StandardRerank { name: "jina", extra: r#","return_documents":false"# };
-/// Cohere, version 1 of its API.
+/// Variant of version 1 of Cohere's API.
 pub const COHERE_V1: StandardRerank =
     StandardRerank { name: "cohere_v1", extra: r#","return_documents":false"# };
 /// Cohere, version 2 of its API: it never returns documents and refuses the member.
 pub const COHERE_V2: StandardRerank = StandardRerank { name: "cohere_v2", extra: "" };
-/// Infinity's API.
+/// Variant of Infinity's API.
 pub const INFINITY: StandardRerank =
     StandardRerank { name: "infinity", extra: r#","return_documents":false"# };
 

@@ -20,9 +20,9 @@ enum BoundaryState {
     /// State before a line with the size of a chunk.
     #[default]
     Size,
-    /// In a chunk with this many bytes left.
+    /// State inside a chunk that has this many bytes left.
     Data(u64),
-    /// After a chunk, before the end of its line.
+    /// State after the data of a chunk, before its line end.
     DataEnd,
     /// State after the last chunk (of size 0): trailers or the empty line at the end follow.
     Trailers,

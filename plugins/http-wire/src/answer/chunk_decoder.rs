@@ -21,9 +21,9 @@ enum ChunkState {
     /// State before a line with the size of a chunk.
     #[default]
     Size,
-    /// In a chunk with this many bytes left.
+    /// State inside a chunk that has this many bytes left.
     Data(u64),
-    /// After a chunk, before the end of its line.
+    /// State after the data of a chunk, before its line end.
     AfterData,
     /// State after the last chunk (of size 0): trailers or the empty line at the end follow.
     Trailers,
@@ -35,7 +35,7 @@ enum ChunkState {
 pub enum ChunkStep {
     /// Decoded part of the body.
     Data(Bytes),
-    /// No result yet: more bytes are needed.
+    /// More bytes are needed for a result.
     Incomplete,
     /// End of the body; remaining bytes in the buffer do not belong to it.
     End,

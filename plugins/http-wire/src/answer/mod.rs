@@ -114,8 +114,8 @@ impl ResponseHeadScan {
     }
 }
 
-/// Parser settings that tolerate folded values and blanks before a colon, which do not change the meaning of any field
-/// that is read here.
+/// Parser settings that tolerate folded values and blanks before a colon, which do not change the meaning of any parsed
+/// header field.
 fn lenient_config() -> httparse::ParserConfig {
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);

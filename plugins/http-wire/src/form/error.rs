@@ -9,9 +9,9 @@ pub enum MultipartError {
     InvalidHead,
     /// Part head of more than [`super::MAX_PART_HEAD`] bytes.
     HeadTooLong,
-    /// More than [`super::MAX_PARTS`] parts.
+    /// Form that has more than [`super::MAX_PARTS`] parts.
     TooManyParts,
-    /// Invalid bytes after a delimiter: neither a line end nor the end of the form.
+    /// Invalid bytes after a delimiter, instead of a line end or the end of the form.
     InvalidDelimiter,
     /// End of the body before the closing delimiter.
     Truncated,

@@ -38,11 +38,11 @@ enum MultipartState {
     Preamble,
     /// State directly after a delimiter: a part or the end of the form follows.
     Delimited,
-    /// In a part's head.
+    /// State inside the head of a part.
     Head,
-    /// In a part's content.
+    /// State inside the content of a part.
     Content,
-    /// After the closing delimiter.
+    /// State after the closing delimiter, which ends the form.
     Complete,
 }
 
@@ -65,7 +65,7 @@ impl MultipartParser {
         Self {
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             state: MultipartState::Preamble,
-            // A delimiter begins with a line end, which the first one may lack: the buffer starts with it.
+            // A delimiter begins with a line end. The buffer starts with one, because the first delimiter may lack it.
             buffer: BytesMut::from("\r\n"),
             events: VecDeque::new(),
             parts: 0,
@@ -168,7 +168,7 @@ impl MultipartParser {
         if self.parts > MAX_PARTS {
             return Err(MultipartError::TooManyParts);
         }
-        // The line end stays in the input, because it also ends a head without headers.
+        // The line end is not removed from the input, because it also ends a part head without headers.
         *rest = rest.split_off(padding);
         self.state = MultipartState::Head;
         Ok(true)
@@ -185,7 +185,7 @@ impl MultipartParser {
         let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
-        // The delimiter after an empty content has a line end of its own, so the end of the head is not needed again.
+        // The end of the head is not needed as a line end, because the delimiter after an empty content has its own.
         Ok(true)
     }
 }

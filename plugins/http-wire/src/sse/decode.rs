@@ -222,8 +222,8 @@ impl SseDecoder {
         }
     }
 
-    /// Returns the event that ends before the current line, if it has data, a comment or an error. The standard drops an
-    /// event without data; one named `error` is a report nevertheless.
+    /// Returns the event that ends before the current line, if it has data, a comment or an error. The standard drops
+    /// an event without data; one named `error` is a report nevertheless.
     fn take_event(&mut self) -> Option<SseEvent> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);

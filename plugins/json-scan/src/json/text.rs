@@ -85,9 +85,9 @@ pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
 /// Class of the text between the quotes of a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StringClass {
-    /// Valid without escapes: the bytes are the text.
+    /// String that is valid and has no escapes, so its bytes are the text.
     Plain,
-    /// Valid with escapes: the text is known only after they are decoded.
+    /// String that is valid but has escapes, so its text requires decoding.
     Escaped,
     /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
     Invalid,
@@ -149,7 +149,7 @@ pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
 /// True if the raw text between the quotes of a JSON string equals `text` when unescaped.
 #[must_use]
 pub fn equals_text(escaped: &[u8], text: &str) -> bool {
-    // An escape is never shorter than its text.
+    // Only a longer text is unescaped, because an escape is never shorter than its character.
     escaped == text.as_bytes()
         || (escaped.len() > text.len() && unescape(escaped).is_some_and(|unescaped| unescaped == text))
 }

@@ -174,7 +174,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
     fn close_container(&mut self) {
         self.at += 1;
         let Some(open) = self.open.pop() else { return };
-        // Content of an opaque value is not recorded: only the end of its own node is set.
+        // The content of an opaque value is not recorded; only the end of its node is set.
         if self.open.last().is_some_and(|outer| outer.opaque) {
             return;
         }

@@ -20,8 +20,8 @@ pub struct StringEnd {
     pub quote: usize,
     /// True if the string has escapes.
     pub escaped: bool,
-    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL`]; the position of the
-    /// quote if this is unknown.
+    /// Position from which all bytes are letters of base64, except for the last [`MAX_BASE64_TAIL`]; the position of
+    /// the quote if this is unknown.
     pub base64: usize,
 }
 
@@ -53,7 +53,7 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     let (mut plain_from, mut base64) = (at, None);
     while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
         let quarters = quarters(block);
-        // Most blocks of a prompt have no special bytes: one test covers all four quarters.
+        // Most blocks of a prompt have no special bytes, so one test covers all four quarters of a block.
         if !has_special_bytes(quarters) {
             at += 64;
             if at - plain_from >= PLAIN_BEFORE_BASE64 {
@@ -126,7 +126,7 @@ fn escaped_by(backslashes: u64) -> u64 {
     (series ^ ODD) ^ backslashes
 }
 
-/// Validates the `\uXXXX` escapes whose `u`s are these bits of the block at `at`; returns the end of the last one.
+/// Validates `\uXXXX` escapes of the block at `at`, in which each bit marks a `u`; returns the end of the last escape.
 fn unicode_escapes_end(bytes: &[u8], at: usize, mut letters: u64) -> Result<usize, JsonError> {
     let mut end = at;
     while letters != 0 {
@@ -191,7 +191,7 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
 pub fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
-    // An invalid digit has one of the upper four bits set in the table.
+    // An invalid hexadecimal digit has one of the upper four bits set in the table `HEX`.
     ((a | b | c | d) & 0xf0 == 0)
         .then(|| u16::from(a) << 12 | u16::from(b) << 8 | u16::from(c) << 4 | u16::from(d))
 }

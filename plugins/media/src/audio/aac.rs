@@ -64,9 +64,9 @@ mod tests {
             (&[0x12, 0x10][..], 1024, 44_100),
             (&[0x14, 0x08], 1024, 16_000),
             (&[0x14, 0x0c], 960, 16_000),
-            // HE-AAC: a core of 24 kHz, extended to 48 kHz.
+            // Test configuration of HE-AAC: a core of 24 kHz, extended to 48 kHz.
             (&[0x2b, 0x11, 0x88, 0x00], 1024, 24_000),
-            // A rate of 12,345 Hz in 24 bits.
+            // Test configuration with an explicit sample rate of 12,345 Hz in 24 bits.
             (&[0x17, 0x80, 0x18, 0x1c, 0x88], 1024, 12_345),
         ] {
             assert_eq!(FrameConfig::parse(bytes), Some(FrameConfig { samples, rate }), "{bytes:x?}");

@@ -8,9 +8,9 @@ use std::fmt::Debug;
 /// Instruction that a parser returns after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParserStep {
-    /// Call again when at least this many bytes are available.
+    /// The parser needs at least this many bytes to continue.
     Need(usize),
-    /// Skip this many bytes; they need not be available yet.
+    /// The parser skips this many bytes, which need not be available yet.
     Skip(u64),
 }
 
@@ -26,7 +26,7 @@ pub(super) enum AudioDuration {
 }
 
 impl AudioDuration {
-    /// Creates a duration of `ticks` at `rate` ticks per second; it is unknown if one of them is 0.
+    /// Creates a duration of `ticks` at `rate` ticks per second; the duration is unknown if one of the two is 0.
     pub(super) fn from_ticks(ticks: u64, rate: u64) -> Self {
         if ticks == 0 || rate == 0 { Self::Unknown } else { Self::Ticks { ticks, rate } }
     }
@@ -39,7 +39,7 @@ impl AudioDuration {
         }
     }
 
-    /// Returns the other duration if this one is unknown.
+    /// Returns the duration itself if it is known, otherwise the other duration.
     pub(super) fn or(self, other: Self) -> Self {
         if self == Self::Unknown { other } else { self }
     }
@@ -116,7 +116,7 @@ pub(super) trait ContainerParser: Debug + Send {
         DurationBasis::Counted
     }
 
-    /// Inspects the available bytes; there is at least one.
+    /// Inspects the available bytes, at least one.
     fn step(&mut self, input: &[u8]) -> ParserStep;
 
     /// Parses the end of the file and returns the duration. `input` has the last bytes that are not parsed yet, and
@@ -133,11 +133,11 @@ pub(super) struct ParsedAudio {
     pub basis: DurationBasis,
 }
 
-/// Parser with its input buffer.
+/// Parser of an audio file with its input buffer.
 #[derive(Debug)]
 pub(super) struct ParserDriver {
     parser: Box<dyn ContainerParser>,
-    /// Buffered bytes; those before `start` are parsed already.
+    /// Buffered bytes of the file; the bytes before `start` are already parsed.
     held: Vec<u8>,
     start: usize,
     /// Number of bytes still to be skipped.
@@ -163,7 +163,7 @@ impl ParserDriver {
                 self.held.extend_from_slice(left);
                 return;
             }
-            // Only the bytes that the current element lacks are buffered, so that little is copied.
+            // Only the bytes that are missing in the current element are buffered, to keep the copies small.
             let lacks = self.need.saturating_sub(held).max(1).min(bytes.len());
             let (completes, rest) = bytes.split_at(lacks);
             self.held.extend_from_slice(completes);
@@ -172,7 +172,8 @@ impl ParserDriver {
             let left = self.advance(held.get(self.start..).unwrap_or_default()).len();
             self.held = held;
             self.start = self.held.len() - left;
-            // The rest is moved to the front only when half of the buffer is parsed, so that the total time is linear.
+            // The unparsed bytes move to the front only when half of the buffer is parsed, so that the total time is
+            // linear.
             if self.start > self.held.len() / 2 {
                 self.held.drain(..self.start);
                 self.start = 0;
@@ -180,7 +181,7 @@ impl ParserDriver {
         }
     }
 
-    /// Parses these bytes as far as possible; returns the rest.
+    /// Parses the bytes as far as possible; returns the rest.
     fn advance<'b>(&mut self, mut input: &'b [u8]) -> &'b [u8] {
         loop {
             let passed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(input.len());

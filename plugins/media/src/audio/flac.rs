@@ -27,9 +27,9 @@ pub(super) struct FlacParser {
 enum FlacState {
     #[default]
     Start,
-    /// At the header of a metadata block.
+    /// State at the header of a metadata block.
     Blocks,
-    /// Inside a metadata block of which `left` bytes remain; `last` is true for the last block before the frames.
+    /// State inside a metadata block of which `left` bytes remain; `last` is true for the last block before the frames.
     Block {
         left: u64,
         last: bool,
@@ -42,7 +42,8 @@ impl FlacParser {
     fn frame(&self, input: &[u8]) -> Option<(usize, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
         let (length, samples, rate) = parse_frame_header(input)?;
-        // Some decoders use the rate of the frame, others that of the stream. The lower rate gives the longer duration.
+        // Some decoders use the sample rate of the frame, others the rate of the stream. The lower rate gives the
+        // longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
         Some((length, u64::from(samples) * RATE / u64::from(rate)))
     }
@@ -102,7 +103,7 @@ impl ContainerParser for FlacParser {
             FlacState::Blocks => self.block_header(input),
             FlacState::Block { left, last } => {
                 let passed = match self.pass(input) {
-                    // At its end, the block may have fewer bytes than the header of a frame.
+                    // At the end of a block, fewer bytes may remain than a frame header needs.
                     0 if left >= HEAD as u64 => return ParserStep::Need(HEAD),
                     passed => (passed.max(1) as u64).min(left),
                 };

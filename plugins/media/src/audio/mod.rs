@@ -102,7 +102,7 @@ pub enum AudioError {
     Empty,
     /// Format is unknown.
     UnknownFormat,
-    /// Format is known, but the file has no audio.
+    /// File of a supported format without audio.
     NoAudio(AudioFormat),
 }
 
@@ -122,7 +122,7 @@ enum MeterState {
     Start { held: Vec<u8>, pass: u64, tagged: bool },
     /// Recognised audio format.
     Audio(AudioFormat, ParserDriver),
-    /// Unknown format.
+    /// Audio file in an unknown format.
     Unknown,
 }
 

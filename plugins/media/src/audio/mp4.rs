@@ -39,16 +39,16 @@ pub(super) struct Mp4Parser {
 /// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
 enum Mp4State {
-    /// At the start of a box, the unit of which MP4 files consist.
+    /// Position at the start of a box, the unit of which MP4 files consist.
     #[default]
     Box,
-    /// Inside a table of durations, with the number of entries and of bytes that remain.
+    /// Position inside a table of durations, with the number of entries and of bytes that remain.
     Durations { entries: u64, left: u64 },
-    /// Inside a run of samples; `fragment` is the index of its track in `fragments`.
+    /// Position inside a run of samples; `fragment` is the index of its track in `fragments`.
     Run { fragment: usize, entry: usize, entries: u64, left: u64 },
-    /// Inside the first samples of a box `mdat`, of which `left` bytes remain.
+    /// Position inside the first samples of a box `mdat`, of which `left` bytes remain.
     Media { left: u64 },
-    /// At an unknown position: the next top-level box is searched.
+    /// Unknown position: the parser searches the next top-level box.
     Lost,
 }
 
@@ -70,7 +70,7 @@ impl ContainerParser for Mp4Parser {
     fn basis(&self) -> DurationBasis {
         let opus_packet = self.shortest_opus_packet();
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
-        // A decoder may choose any track.
+        // Every audio track must be countable, because a decoder may choose any of them.
         if audio.any(|track| !track.has_known_frame_duration(self.fragments_of(track), opus_packet)) {
             DurationBasis::Stated
         } else {
@@ -194,7 +194,7 @@ impl Mp4Parser {
         ParserStep::Skip(size)
     }
 
-    /// Keeps the first samples of a box, and skips the others.
+    /// Keeps the first samples of a box, and skips all further samples.
     fn read_media(&mut self, input: &[u8], left: u64) -> ParserStep {
         let (count, is_more_wanted) = self.media.keep_bytes(input, left);
         if is_more_wanted {
@@ -261,7 +261,7 @@ impl Mp4Parser {
             self.state = Mp4State::Box;
             return self.next_box(input);
         }
-        // All these names begin with `m`, four bytes after the start of the box.
+        // The names of all top-level boxes that are searched begin with `m`, four bytes after the start of the box.
         let rest = input.get(5..).unwrap_or_default();
         ParserStep::Skip(memchr::memchr(b'm', rest).map_or(input.len() - 4, |at| at + 1) as u64)
     }
@@ -282,7 +282,8 @@ impl Mp4Parser {
                     self.fragment_start = be64(content, 8)?;
                 }
                 let mut at = 8;
-                // A data offset and the index of a sample description come first, if the flags announce them.
+                // A base data offset and the index of a sample description precede the default values if the flags say
+                // so.
                 at += if flags & 1 == 0 { 0 } else { 8 };
                 at += if flags & 2 == 0 { 0 } else { 4 };
                 let each = if flags & 8 == 0 { None } else { be32(content, at) };
@@ -329,7 +330,7 @@ impl Mp4Parser {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
         if flags & 1 != 0 {
-            // The offset may be negative.
+            // The data offset of a run of samples may be negative.
             let offset = i64::from(be32(content, 8)?.cast_signed());
             self.media.add_fragment(self.fragment_start.saturating_add_signed(offset));
         }

@@ -66,7 +66,7 @@ impl Mp4Media {
     /// Returns the duration in ticks of the shortest of the known packets of Opus; `None` if none is known. Packets may
     /// have different durations, and the duration is used for all of them.
     pub(super) fn shortest_opus_packet(&self) -> Option<u64> {
-        // Without the first sample of the chunk, its position and those of the next samples are not trusted.
+        // If the first sample of a chunk is missing, the positions of its later samples are unknown.
         let mut next = self.first_chunk.filter(|chunk| self.packet_ticks(*chunk).is_some());
         let sizes = self.first_sizes.iter().map(|size| u64::from(*size));
         // The size of the last sample is not needed.

@@ -62,15 +62,15 @@ impl Mp4Codec {
         }
     }
 
-    /// Returns true for codecs that may be uncompressed or lossless: known ones and unknown ones.
+    /// Returns true if the codec may be uncompressed or lossless, which is also assumed of an unknown codec.
     pub(super) const fn may_be_lossless(self) -> bool {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
     /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
     /// this is the sum without two samples, which may be trimmed. Otherwise a sample of a lossy codec counts 10 ms,
-    /// less than any frame. A sample of Opus lasts as long as the shortest of the known packets (`opus_packet`, in ticks),
-    /// or else counts 2.5 ms.
+    /// less than any frame. A sample of Opus lasts as long as the shortest of the known packets (`opus_packet`, in
+    /// ticks), or else counts 2.5 ms.
     fn minimum(self, samples: u64, opus_packet: Option<u64>) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
@@ -151,8 +151,8 @@ impl Mp4Track {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
-    /// Returns true if each sample is a frame of a known duration, so that the number of samples limits what the file can
-    /// state. `fragments` and `opus_packet` are as in [`Self::duration`].
+    /// Returns true if each sample is a frame of a known duration, so that the number of samples limits what the file
+    /// can state. `fragments` and `opus_packet` are as in [`Self::duration`].
     pub(super) fn has_known_frame_duration(&self, fragments: (u64, u64), opus_packet: Option<u64>) -> bool {
         let has_frames = match self.coding {
             // A sample of PCM may have any number of bytes.

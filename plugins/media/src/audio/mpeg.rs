@@ -110,7 +110,7 @@ pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct MpegParser {
     ticks: u64,
-    /// Shared bits of the frames so far.
+    /// Header bits that all frames so far have in common.
     kind: Option<u32>,
     position: MpegPosition,
     tags: TagSums,
@@ -121,12 +121,12 @@ pub(super) struct MpegParser {
 enum MpegPosition {
     #[default]
     Start,
-    /// Directly after a frame or a tag, where the next one is expected.
+    /// Position directly after a frame or a tag, where the next one is expected.
     Synced,
-    /// Inside noise. How many bytes are skipped at once depends on the chunks of the input, so a tag is not recognised
-    /// directly after noise. Frames are recognised at any position.
+    /// Position inside noise. The number of bytes that are skipped at once depends on the chunks of the input, so a tag
+    /// is not recognised directly after noise. Frames are recognised at any position.
     Noise,
-    /// Inside an apparent tag, with its length and the number of bytes that remain.
+    /// Position inside an apparent tag, with its length and the number of bytes that remain.
     Tag { length: u64, left: u64 },
 }
 
@@ -137,7 +137,7 @@ struct TagSums {
     bytes: u64,
     /// Number of bytes in complete tags.
     complete: u64,
-    /// Number of frames found inside tags, and their ticks.
+    /// Number of frames found inside tags, and the ticks of these frames.
     frames: u64,
     ticks: u64,
 }
@@ -212,7 +212,7 @@ impl MpegParser {
     }
 }
 
-/// Returns true if the first frame only describes the others.
+/// Returns true if the first frame contains only a description of the stream instead of audio.
 fn is_info_frame(input: &[u8], length: usize) -> bool {
     let frame = input.get(..length.min(input.len()).min(64)).unwrap_or_default();
     let names: [&[u8]; 3] = [b"Xing", b"Info", b"VBRI"];
@@ -241,7 +241,7 @@ impl ContainerParser for MpegParser {
     }
 
     fn end(&mut self, mut input: &[u8], missing: u64) -> AudioDuration {
-        // The last frames of a file count without a following frame that confirms them.
+        // The last frames of a file count, although no following frame confirms them.
         while missing == 0 && !input.is_empty() {
             let frame =
                 FrameHeader::read(input).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));

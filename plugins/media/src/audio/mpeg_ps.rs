@@ -36,7 +36,7 @@ impl ContainerParser for ProgramStreamParser {
     fn step(&mut self, input: &[u8]) -> ParserStep {
         let Some(&[zero, none, one, id]) = input.first_chunk::<4>() else { return ParserStep::Need(4) };
         if (zero, none, one) != (0, 0, 1) || id < END {
-            // Padding between packs, or lost sync: the next start code is searched.
+            // After padding between packs, or after lost sync, the parser searches the next start code.
             let rest = input.get(1..).unwrap_or_default();
             return ParserStep::Skip(memchr::memchr(0, rest).map_or(input.len(), |at| at + 1) as u64);
         }
@@ -77,7 +77,7 @@ impl ContainerParser for ProgramStreamParser {
 
     fn end(&mut self, input: &[u8], missing: u64) -> AudioDuration {
         self.excluded.end(missing);
-        // The last packet is not complete; the bytes that it has are parsed.
+        // The last packet of the file is incomplete; its available bytes are parsed.
         if let Some(&[0, 0, 1, id]) = input.first_chunk::<4>()
             && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), input.get(6..))
         {

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 /// Ticks per second, the common unit of all streams.
 const RATE: u64 = 48_000;
-/// Maximum number of streams that are open at once. If there are more, the duration is unknown.
+/// Maximum number of streams that are open at the same time. With more streams the duration is unknown.
 const MOST_STREAMS: usize = 4096;
-/// Bytes of a page before its table of segments.
+/// Number of bytes of a page before its table of segments.
 const HEAD: usize = 27;
 /// Number of bytes that are read of a stream's first packet.
 const FIRST_PACKET: usize = 80;
@@ -63,7 +63,7 @@ impl OggParser {
                 _ => {}
             }
         }
-        // The body of the page is searched for pages too, since this may not be a real page.
+        // The body of an apparent page is searched for pages too, because the page may not be real.
         ParserStep::Skip(at as u64)
     }
 

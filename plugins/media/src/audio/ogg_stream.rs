@@ -8,7 +8,7 @@ use super::vorbis::VorbisHeaders;
 pub(super) struct OggStream {
     /// Samples per second, the unit of positions.
     pub rate: u64,
-    /// Highest position of all pages so far.
+    /// Highest granule position of all pages so far.
     pub position: u64,
     pub codec: OggCodec,
     /// Number of samples at the start that are not played.
@@ -32,7 +32,7 @@ pub(super) enum OggCodec {
     Speex {
         packet: u64,
     },
-    /// Pictures, subtitles, or a description of other streams.
+    /// Stream without audio: pictures, subtitles, or a description of other streams.
     NoAudio,
 }
 
@@ -101,7 +101,7 @@ impl OggStream {
         headers
     }
 
-    /// Counts a packet that begins with these bytes, and returns its kind.
+    /// Counts a packet that begins with the given bytes, and returns its kind.
     fn begin_packet(&mut self, packet: &[u8]) -> PacketKind {
         let first = self.count == 0;
         let second = self.count == 1;

@@ -5,11 +5,11 @@ pub(super) const TICKS_PER_SECOND: u64 = 48_000;
 /// Longest packet, in ticks: 120 ms.
 pub(super) const MAX_PACKET_TICKS: u64 = 5_760;
 
-/// Returns the duration in ticks of a packet that begins with these bytes; 0 for an empty packet.
+/// Returns the duration in ticks of a packet that begins with the given bytes; 0 for an empty packet.
 pub(super) fn packet_ticks(packet: &[u8]) -> u64 {
     let Some(first) = packet.first() else { return 0 };
     let frame = match (first >> 3, first >> 3 & 3) {
-        // Durations: SILK 10, 20, 40 and 60 ms; hybrid 10 and 20 ms; CELT 2.5, 5, 10 and 20 ms.
+        // Frame durations of the Opus modes: SILK 10, 20, 40 and 60 ms; hybrid 10 and 20 ms; CELT 2.5, 5, 10 and 20 ms.
         (0..=11, size @ 0..=2) => 480 << size,
         (0..=11, _) => 2_880,
         (12..=15, size) => 480 << (size & 1),

@@ -17,7 +17,7 @@ pub(super) struct VorbisHeaders {
     blocks: [u32; 2],
     /// True for modes of long blocks; empty if the setup header is unknown.
     modes: Vec<bool>,
-    /// Last bytes of the setup header that have arrived so far.
+    /// End of the setup header: the last bytes that have arrived so far.
     setup: Vec<u8>,
     /// Block size of the last packet.
     last: u32,
@@ -61,7 +61,7 @@ impl VorbisHeaders {
         self.modes = modes(&std::mem::take(&mut self.setup)).unwrap_or_default();
     }
 
-    /// Returns the number of samples in a packet that begins with these bytes. The first packet has none.
+    /// Returns the number of samples in a packet that begins with the given bytes. The first packet has no samples.
     pub(super) fn packet_samples(&mut self, packet: &[u8]) -> u64 {
         let Some(first) = packet.first().filter(|first| *first & 1 == 0) else { return 0 };
         let bits = self.modes.len().saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1);
@@ -84,7 +84,7 @@ impl VorbisHeaders {
 /// modes is stored in front of the first mode.
 fn modes(setup: &[u8]) -> Option<Vec<bool>> {
     let total = setup.len() * 8;
-    // Bit `at`, counted from the end.
+    // Reads the bit `at`, counted from the end of the packet.
     let bit = |at: usize| {
         let at = total.checked_sub(at + 1)?;
         Some(setup.get(at / 8)? >> (at % 8) & 1)

@@ -39,9 +39,9 @@ pub(super) struct WavParser {
 /// Encoding of the audio data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum WavEncoding {
-    /// One value per sample: PCM and floats.
+    /// Encoding with one value per sample: PCM and floats.
     Plain,
-    /// One byte per sample: A-law and µ-law.
+    /// Encoding with one byte per sample: A-law and µ-law.
     Companded,
     /// Four bits per sample: ADPCM.
     Nibbles,
@@ -49,7 +49,7 @@ enum WavEncoding {
     Gsm,
     /// MPEG audio.
     Mpeg,
-    /// Other encoding.
+    /// Any other encoding.
     #[default]
     Other,
 }
@@ -59,15 +59,15 @@ enum WavState {
     #[default]
     Head,
     Chunks,
-    /// Inside MPEG audio, which lasts to the end of the file.
+    /// State inside MPEG audio, which lasts to the end of the file.
     Frames,
-    /// After the header of the data chunk: the bytes that are skipped are the data.
+    /// State after the header of the data chunk: the bytes that are skipped are the data.
     Data,
-    /// At a chunk after the data; `data` is true if the last chunk was another data chunk.
+    /// State at a chunk after the data; `data` is true if the last chunk was another data chunk.
     AfterData {
         data: bool,
     },
-    /// Inside bytes after the data that are not a chunk.
+    /// State inside bytes after the data that are not a chunk.
     Rest,
 }
 

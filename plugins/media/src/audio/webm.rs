@@ -6,7 +6,7 @@ use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, Min
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
 use penstock_core::DurationBasis;
 
-/// EBML ids of the parsed elements, with the length marker in their first byte; this one and those below.
+/// EBML ids of the parsed elements, with the length marker in their first byte.
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const SCALE: u32 = 0x2a_d7b1;
@@ -65,12 +65,12 @@ pub(super) struct WebmParser {
 /// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
 enum WebmState {
-    /// At the start of an element, the unit of which WebM files consist.
+    /// Position at the start of an element, the unit of which WebM files consist.
     #[default]
     Element,
-    /// Inside an element of which this number of bytes remains.
+    /// Position inside an element of which this number of bytes remains.
     Body(u64),
-    /// At an unknown position: the next cluster is searched.
+    /// Unknown position: the parser searches the next cluster.
     Lost,
 }
 
@@ -110,7 +110,7 @@ struct Lost;
 impl ContainerParser for WebmParser {
     fn basis(&self) -> DurationBasis {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
-        // A decoder may choose any track.
+        // Every audio track must have a known duration, because a decoder may choose any of them.
         if audio.any(|track| track.duration() == AudioDuration::Unknown) {
             DurationBasis::Stated
         } else {
@@ -198,7 +198,7 @@ impl WebmParser {
             }
             return ParserStep::Skip(head as u64);
         }
-        // Only segment and cluster may lack a size.
+        // Only a segment or a cluster may have an unknown size.
         let Some(size) = size else { return self.lose() };
         let reads = match id {
             SIMPLE_BLOCK | BLOCK => size.min(BLOCK_START),
@@ -223,7 +223,7 @@ impl WebmParser {
         if has_no_audio {
             self.excluded.begin(size.saturating_add(head as u64));
         }
-        // This may not be a real element: a cluster may begin even inside its head, so the head is searched too.
+        // An apparent element may not be real: a cluster may begin inside its head, so the head is searched too.
         self.state = WebmState::Body(size.saturating_add(head as u64 - 1));
         ParserStep::Skip(1)
     }

@@ -43,7 +43,7 @@ pub(super) enum WebmCodec {
     Pcm,
     /// Lossless codec other than FLAC and PCM.
     OtherLossless,
-    /// Any other codec; it is taken for a lossy one.
+    /// Any other codec, which is treated as a lossy one.
     #[default]
     Lossy,
 }
@@ -101,12 +101,12 @@ impl WebmTrack {
                     at += length;
                 }
             }
-            // The lengths of the packets are not usable: each of them counts like the first one.
+            // The stated packet lengths are unusable, so each packet counts like the first one.
             None => (0..count).for_each(|_| self.count(content.get(2..).unwrap_or_default())),
         }
     }
 
-    /// Counts a packet that begins with these bytes.
+    /// Counts a packet that begins with the given bytes.
     fn count(&mut self, packet: &[u8]) {
         let (samples, rate) = match self.codec {
             WebmCodec::Opus => (opus::packet_ticks(packet), opus::TICKS_PER_SECOND),
@@ -165,7 +165,8 @@ fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
             for index in 1..count {
                 let (number, bits, length) = laced_number(content.get(at..)?)?;
                 let last = lengths.last().copied().unwrap_or_default();
-                // The first number is a length, each further one the difference to the previous length.
+                // The first number of the lacing is a length; each further number is the difference from the previous
+                // length.
                 let bias = if index == 1 { 0 } else { (1i64 << (bits - 1)) - 1 };
                 let next = i64::try_from(last).ok()?.checked_add(number)?.checked_sub(bias)?;
                 lengths.push(usize::try_from(next).ok()?);

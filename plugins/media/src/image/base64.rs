@@ -13,7 +13,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// Number of base64 characters that identify the format of an image.
 const START: usize = 24;
 
-/// Decodes the bytes; `None` if it is invalid, or empty.
+/// Decodes the base64 of an image; `None` if it is invalid or empty.
 #[must_use]
 pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let bytes = if text.iter().any(u8::is_ascii_whitespace) {

@@ -38,11 +38,13 @@ struct ImageShape {
 /// Request members that a provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageDialect {
-    /// `n`, and `size` with this separator between width and height; the flag is true if `response_format` is accepted.
+    /// API with `n`, and `size` with this separator between width and height; the flag is true if `response_format` is
+    /// accepted.
     Size(char, bool),
-    /// `n`, `width`, `height`, `response_format`.
+    /// API with `n`, `width`, `height` and `response_format`.
     Sides,
-    /// `batch_size`, `width`, `height`. The request names no model, because the provider has only one loaded.
+    /// API with `batch_size`, `width` and `height`. The request names no model, because the provider has only one
+    /// loaded.
     Batch,
 }
 

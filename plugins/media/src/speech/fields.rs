@@ -65,8 +65,8 @@ impl TranscriptionFields {
             "include[]" | "include" => {
                 return Err(unsupported_field("include", "log probabilities are not available"));
             }
-            // These fields would select a provider. They are refused, because ignoring them could select a provider
-            // that the client excludes.
+            // Fields that select a provider are refused, because ignoring them could select a provider that the client
+            // excludes.
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }

@@ -46,7 +46,7 @@ struct TranscriptionShape {
 enum FormDialect {
     /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
     Verbose,
-    /// Only `json`: the text without timestamps.
+    /// Provider that supports only `json`: the text without timestamps.
     Text,
     /// Segments by a separate field, which excludes `language`; no prompt.
     Mistral,

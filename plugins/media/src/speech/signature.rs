@@ -1,5 +1,5 @@
-//! Format of generated audio by its first bytes. Providers label audio wrongly, or send a format that was not requested,
-//! so labels are not trusted.
+//! Format of generated audio by its first bytes. Providers label audio wrongly, or send a format that was not
+//! requested, so labels are not trusted.
 
 use crate::audio::{adts_frame_length, id3_tag_length, is_mpeg_audio, mpeg_frame_length};
 
@@ -35,12 +35,12 @@ pub(super) enum StartCheck {
     Accepted(&'static str),
     /// Another format than the requested one, or no audio.
     Refused,
-    /// More bytes are needed.
+    /// More bytes are needed to recognise the audio format.
     Undecided,
 }
 
-/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a header,
-/// because some engines know no other. If the bytes are `all`, the outcome is not `Undecided`.
+/// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a
+/// header, because some engines know no other. If the bytes are `all`, the outcome is not `Undecided`.
 pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bool) -> StartCheck {
     if start.len() < SIGNATURE_BYTES && !all {
         return StartCheck::Undecided;
@@ -63,8 +63,8 @@ pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bo
     accepted.map_or(StartCheck::Refused, StartCheck::Accepted)
 }
 
-/// Checks the start of raw audio: any bytes but those of a file, which a client would play as noise. Two samples may look
-/// like the header of a frame, so two frames in a row are required.
+/// Checks the start of raw audio: any bytes but those of a file, which a client would play as noise. Two samples may
+/// look like the header of a frame, so two frames in a row are required.
 fn check_raw_start(start: &[u8], all: bool) -> StartCheck {
     let frames = [mpeg_frame_length, adts_frame_length];
     for read in frames {
@@ -78,7 +78,7 @@ fn check_raw_start(start: &[u8], all: bool) -> StartCheck {
     if start.is_empty() || has_signature { StartCheck::Refused } else { StartCheck::Accepted(RAW_AUDIO) }
 }
 
-/// Returns the format; the inner `None` for unknown bytes, and the outer one if more bytes are needed.
+/// Returns the audio format of the first bytes: `None` if more bytes are needed, `Some(None)` if the format is unknown.
 fn detect_format(start: &[u8], all: bool) -> Option<Option<SpeechFormat>> {
     let Some(tag) = id3_tag_length(start) else {
         let format = container_format(start);

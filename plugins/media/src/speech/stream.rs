@@ -23,10 +23,10 @@ const EXTRA_BYTES: u64 = 1 << 20;
 pub(super) struct SpeechStream {
     meter: SpeechMeter,
     delivery: PassthroughDelivery,
-    /// Content type of the requested format, and from the first output on of the audio.
+    /// Content type of the requested format; after the first output, of the actual audio.
     content_type: Option<&'static str>,
     progress: StreamProgress,
-    /// First bytes, until they are known to be audio.
+    /// First bytes, held back until they are recognised as audio.
     start: BytesMut,
     passed: u64,
     max_bytes: u64,
@@ -74,7 +74,7 @@ impl SpeechStream {
         Ok(())
     }
 
-    /// Forwards the first bytes once they are known to be audio; `all` if no more bytes follow.
+    /// Forwards the first bytes once they are recognised as audio. `all` is true if no more bytes follow.
     fn pass_start(&mut self, all: bool, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         let Some(content_type) = check_audio(&self.start, self.content_type, all)? else { return Ok(()) };
         self.content_type = Some(content_type);
@@ -155,7 +155,7 @@ impl StreamTranslation for SpeechStream {
         None
     }
 
-    /// Returns false: two engines never speak a text identically.
+    /// Returns false: another provider cannot continue speech, because two engines never generate identical audio.
     fn start_rescue(&mut self, _: &AttemptTarget<'_>, _: RescueMode) -> bool {
         false
     }

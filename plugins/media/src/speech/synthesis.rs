@@ -96,8 +96,8 @@ impl ProviderAdapter for SpeechShape {
     }
 }
 
-/// Checks whether the start of an answer is audio of the requested content type, and returns its content type; `None` if
-/// more bytes are needed, which is never the case for `all` bytes.
+/// Checks whether the start of an answer is audio of the requested content type, and returns its content type; `None`
+/// if more bytes are needed, which is never the case for `all` bytes.
 ///
 /// # Errors
 /// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
@@ -118,7 +118,7 @@ pub(super) fn check_audio(
     Err(UpstreamError::new(kind))
 }
 
-/// Returns the content type of generated audio by its first bytes; `requested` if they are not known.
+/// Returns the content type of generated audio by its first bytes; `requested` if they are of no recognised format.
 #[must_use]
 pub fn generated_audio_type(audio: &[u8], requested: &'static str) -> &'static str {
     match check_start(audio, Some(requested), true) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// Transcript of an audio file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Transcript {
-    /// Complete text.
+    /// Complete text of the transcript.
     pub text: String,
     /// Language, as the provider names it.
     pub language: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct TranscriptSegment {
     pub end: u64,
     /// Text of the segment.
     pub text: String,
-    /// Other members of the segment, as the provider returned them.
+    /// Other members of the segment, unchanged from the provider's answer.
     pub more: Map<String, Value>,
 }
 

@@ -52,7 +52,7 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
     Value::Object(object).to_string()
 }
 
-/// Writes the text, with language and duration if known.
+/// Writes the text, with language and duration if the provider reported them.
 fn plain(transcript: &Transcript, task: &TranscriptionTask, seconds: Option<Decimal>) -> String {
     let mut members = vec![("text", json!(transcript.text))];
     members.extend(language(transcript, task).map(|language| ("language", json!(language))));

@@ -58,7 +58,7 @@ impl CallLimiter {
         }
     }
 
-    /// Records whether a call reached the store; this decides when the next call is allowed.
+    /// Records whether a call reached the store; the result decides when the next call is allowed.
     pub fn record_outcome<T>(&self, outcome: &Result<T, BucketError>) {
         let is_unreachable = outcome.as_ref().is_err_and(BucketError::is_unreachable);
         self.state.lock().retry_at = is_unreachable.then(|| Instant::now() + RETRY_INTERVAL);
@@ -72,7 +72,7 @@ impl CallLimiter {
 }
 
 impl GateState {
-    /// Takes the one call that each second allows to a store that cannot be reached.
+    /// Allows one call per second to a store that cannot be reached; refuses the others.
     fn check_reachable(&mut self, now: Instant) -> Result<(), BucketError> {
         let Some(retry_at) = self.retry_at else { return Ok(()) };
         if now < retry_at {

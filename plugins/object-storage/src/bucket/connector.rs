@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 /// Maximum bytes of a response: a part of an object, or a page of a list.
 const MAX_ANSWER: usize = 8 << 20;
-/// Maximum number of idle connections, and the time after which an idle connection is closed.
+/// Maximum number of idle connections.
 const IDLE_CONNECTIONS: usize = 16;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// HTTP client.
+/// HTTP client for the requests to a bucket.
 #[derive(Clone, Debug)]
 pub struct BucketConnector {
     client: Client<HttpsConnector<HttpConnector>, HttpRequestBody>,
@@ -89,7 +89,7 @@ impl HttpService for BucketConnector {
         });
         let status: Option<StatusCode> = answer.as_ref().ok().map(Response::status);
         self.counters.record(&method, status);
-        // The token service gets only POST requests, so this is an answer of the store.
+        // Only the token service gets POST requests, so an answer to another method comes from the object store.
         if let Ok(answer) = &answer
             && method == Method::GET
         {

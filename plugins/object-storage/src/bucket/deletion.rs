@@ -11,7 +11,7 @@ use std::io::Result;
 use std::sync::atomic::Ordering;
 
 impl Bucket {
-    /// Deletes objects; missing ones are no error. All are tried, although one fails.
+    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted.
     pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
         names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
     }
@@ -24,8 +24,8 @@ impl Bucket {
         match self.delete_in_bulk(paths) {
             Ok(()) => Ok(()),
             Err(error @ BucketError::Unreachable(_)) => Err(error.into()),
-            // A refusal may be of one object, which its own request shows then. If the store refuses none of them alone,
-            // it has no such requests.
+            // A refusal of the bulk request may concern one object: its own request shows that. If no single request is
+            // refused, the store does not support bulk deletion.
             Err(error) => {
                 delete_each(self, names)?;
                 if matches!(error, BucketError::Refused(_)) {

@@ -8,9 +8,9 @@ use thiserror::Error;
 const MAX_CODE: usize = 40;
 /// Maximum length of the description of a transport error in a message, in bytes.
 const MAX_CAUSE: usize = 120;
-/// Error codes after which a later try may succeed, whatever the status is. A response with status 200 can have the first
-/// two in its body. The others say that credentials have expired, which the issuer of the token renews, or that the token
-/// service could not ask that issuer.
+/// Error codes after which a later try may succeed, whatever the status is. A response with status 200 can have the
+/// first two in its body. The others say that credentials have expired, which the issuer of the token renews, or that
+/// the token service could not ask that issuer.
 const TEMPORARY_CODES: [&str; 6] = [
     "InternalError",
     "SlowDown",
@@ -145,7 +145,7 @@ fn transport_cause(error: &object_store::Error) -> Option<String> {
     }
     is_transport.then(|| {
         let text: String = cause.to_string().chars().take(MAX_CAUSE).collect();
-        // The innermost cause should never be a URL or a body; this check ensures that none is repeated.
+        // A text with a URL is replaced, although the innermost cause should never contain one.
         if text.contains("://") { "the connection failed".to_owned() } else { text }
     })
 }

@@ -178,7 +178,7 @@ fn store_builder(options: &BucketOptions, connector: BucketConnector) -> AmazonS
         .with_http_connector(connector)
 }
 
-/// Temporary access keys are exchanged again before they expire.
+/// Adds the credentials to the builder. Temporary access keys are renewed before they expire.
 fn with_credentials(builder: AmazonS3Builder, credentials: &BucketCredentials) -> AmazonS3Builder {
     match credentials {
         BucketCredentials::AccessKey { id, secret } => {

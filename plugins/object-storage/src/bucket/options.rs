@@ -60,7 +60,7 @@ pub struct BucketOptions {
     pub style: BucketStyle,
     /// Credentials that sign requests.
     pub credentials: BucketCredentials,
-    /// File of the root certificates, PEM; `None` for those of the system.
+    /// PEM file of the root certificates; `None` for the certificates of the operating system.
     pub ca_file: Option<PathBuf>,
     /// Time limits.
     pub timeouts: BucketTimeouts,
@@ -129,8 +129,8 @@ impl BucketOptions {
         }
     }
 
-    /// Returns the TLS configuration: the certificates of the store and of the token service must be valid for their host
-    /// names, by the given root certificates or those of the system.
+    /// Returns the TLS configuration: the certificates of the store and of the token service must be valid for their
+    /// host names, by the given root certificates or those of the system.
     ///
     /// # Errors
     /// Returns a description if there is no usable root certificate.

@@ -1,4 +1,4 @@
-//! Probe of a bucket: tests with a small object that the bucket can do what the gateway needs.
+//! Test of a bucket with a small object: all operations that the gateway needs must work.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -18,7 +18,7 @@ pub enum ProbeError {
     /// Store that cannot be reached at the moment.
     #[error("{0}")]
     Unreachable(String),
-    /// Store that lacks what the gateway needs, or refuses the credentials.
+    /// Store that lacks an operation which the gateway needs, or refuses the credentials.
     #[error("{0}")]
     Unsuitable(String),
 }
@@ -31,7 +31,8 @@ impl Bucket {
     pub fn probe(&self) -> Result<(), ProbeError> {
         let name = format!("{PROBE_FOLDER}/{}", hex::encode(&rand::random::<[u8; 8]>()));
         let probed = self.probe_object(&name);
-        // If the store did not answer, there is nothing to delete, or the deletion would fail too.
+        // The test object is deleted unless the store did not answer: then it does not exist, or the deletion would
+        // fail too.
         if !matches!(probed, Err(ProbeError::Unreachable(_))) {
             self.delete(&name).ok();
         }

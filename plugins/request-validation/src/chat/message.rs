@@ -207,7 +207,8 @@ impl<'d> ChatMessage<'d> {
             .map(|content| validate_parts(content, &at.key("content"), AllowedParts::TextOrRefusal, found))
             .transpose()?;
         let calls = self.validate_calls(at, calls, found)?;
-        // The text of an audio answer may be beside it; without a text the answer would be lost.
+        // An audio answer may have its text in `content`. Without a text it is refused, because the answer would be
+        // lost.
         if self.audio.is_some() && self.effective_content().is_none() && calls.is_none() {
             return Err(at
                 .key("audio")

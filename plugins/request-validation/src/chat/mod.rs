@@ -33,7 +33,7 @@ const INTEGERS: IntegerRanges =
     &[("top_k", -1, i64::MAX), ("seed", i64::MIN, i64::MAX), ("n", 1, 10), ("top_logprobs", 0, 20)];
 const BOOLEANS: &[&str] = &["stream", "logprobs", "parallel_tool_calls", "continue_final_message"];
 const THINKING: &[&str] = &["enabled", "disabled", "adaptive", "auto"];
-/// Efforts; `default` is that of the model.
+/// Accepted reasoning efforts; `default` means the default of the model.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max", "default"];
 
 /// Validates a request of `/v1/chat/completions`.

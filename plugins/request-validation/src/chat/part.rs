@@ -16,7 +16,7 @@ pub(super) enum AllowedParts {
     TextOrRefusal,
     /// Text and images, in tool results.
     TextAndImages,
-    /// All parts, in user messages.
+    /// All types of content parts, which user messages may have.
     TextAndMedia,
 }
 
@@ -31,7 +31,7 @@ impl AllowedParts {
     }
 }
 
-/// Validates content that is neither absent nor `null`.
+/// Validates content that is present and not `null`.
 pub(super) fn validate_parts(
     content: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -69,7 +69,7 @@ fn validate_part(
         "text" => read::string(read::required(text, &path, "a string")?, &path).map(|_| ())?,
         "refusal" => {
             read::string(read::required(refusal, &path, "a string")?, &path)?;
-            // For a model, a refusal is normal text.
+            // A refusal is converted to a text part, because the model reads it as normal text.
             found.edits.replace(kind.range(), r#""text""#);
             let key = part.members().find(|(key, _)| key.equals_text("refusal")).map(|(key, _)| key);
             key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();

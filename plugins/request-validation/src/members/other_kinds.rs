@@ -1,4 +1,5 @@
-//! Members that change images and the answers of speech and moderation, and that no provider's request format of the gateway has.
+//! Members that change images and the answers of speech and moderation, and that no provider's request format of the
+//! gateway has.
 
 use super::RefusedMember;
 use super::RefusedValues::{NonEmpty, Present, ProviderConstraints, SeveralChoices};

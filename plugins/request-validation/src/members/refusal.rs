@@ -72,7 +72,7 @@ fn is_eu_region(region: &str) -> bool {
     whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
 }
 
-/// True if the member is absent, or its value is one of these words.
+/// True if the member is absent, or its value is one of the given words.
 fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
     value.is_none_or(|value| words.iter().any(|word| value.equals_text(word)))
 }
@@ -107,8 +107,8 @@ fn first_member(
     found.map(|(key, _)| path.key(&key.text()).unsupported(about))
 }
 
-/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is none:
-/// no provider trains models on requests.
+/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is
+/// none: no provider trains models on requests.
 fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
     let constrains = matches!(name, "only" | "order" | "ignore" | "quantizations" | "max_price");
     constrains && is_non_empty(value)

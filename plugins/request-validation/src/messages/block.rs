@@ -38,7 +38,7 @@ impl BlockContext {
 pub(super) enum ParsedBlock<'d> {
     /// Empty text.
     Empty,
-    /// Any other block that is neither a tool call nor a tool result.
+    /// Block of any type except tool call and tool result.
     Content,
     /// Tool call, with its id.
     ToolUse(JsonValue<'d>),

@@ -51,7 +51,7 @@ pub(super) fn validate_output_config(
     if let Some(format) = form {
         return self::validate_format(format, &path.key("format"), found);
     }
-    // Older name of `output_config.format`.
+    // The member `output_format` is the older name of `output_config.format`.
     match top.get("output_format") {
         Some(format) => self::validate_format(format, &top.path("output_format"), found),
         None => Ok(()),

@@ -38,7 +38,7 @@ fn read_source<'d>(
 }
 
 impl BlockSource<'_> {
-    /// Validates base64 of one of these media types; returns its bytes.
+    /// Validates base64 of one of the given media types; returns the number of its bytes.
     fn base64(&self, at: &FieldPath<'_>, types: &[&'static str]) -> Result<usize, ApiError> {
         let path = at.key("media_type");
         read::one_of(read::required(self.media_type, &path, read::QuotedAlternatives(types))?, &path, types)?;

@@ -27,7 +27,7 @@ pub(super) fn validate_tools(
         self::validate_tool(tool, &path.index(index))?;
     }
     found.needs.tools = declared.is_some();
-    // Name of the chat dialect.
+    // The member `parallel_tool_calls` of the chat dialect is accepted too.
     let name = "parallel_tool_calls";
     let parallel = read::optional_bool(top.get(name), &top.path(name))?.unwrap_or(true);
     let Some(choice) = top.get("tool_choice") else { return Ok(parallel) };

@@ -54,7 +54,7 @@ pub(super) fn write_messages<'d>(
     Ok(messages.finish())
 }
 
-/// Names of the members that are read: the type, and those of [`InputItem`].
+/// Names of the members that are read: the type, and the members of [`InputItem`].
 const ITEM_MEMBERS: [&str; 12] = [
     "type",
     "role",

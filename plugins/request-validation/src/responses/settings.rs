@@ -153,7 +153,7 @@ fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
     let path = top.path("metadata");
     read::check_object(metadata, &path)?;
     let (most_pairs, most_key, most_value) = MAX_METADATA;
-    // The tape of the body does not have the content of this member.
+    // The metadata is parsed from its text, because the tape of the body does not have its content.
     let (mut members, mut number) = (json::members(metadata.raw().as_bytes()), 0);
     while let Some((key, value)) = members.next_unescaped() {
         number += 1;

@@ -34,7 +34,7 @@ pub(super) fn is_background_request(top: &RootObject<'_>, access: StoreAccess) -
         StoreAccess::BatchLine => return Err(top.path("background").unsupported(BACKGROUND_LINE)),
         StoreAccess::Allowed | StoreAccess::BackgroundRun => {}
     }
-    // A background response is stored unless `store` is false.
+    // A background response must be stored, so an explicit `store: false` is refused.
     if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {
         return Err(top.path("store").invalid(BACKGROUND_UNSTORED));
     }
@@ -93,7 +93,7 @@ impl PreviousConversation {
         }
         let text = [b"[", items, b"]"].concat();
         let (_, nodes) = validate_body(&text, limits, PathStyle::Brackets)?;
-        // Valid UTF-8, as a part of the validation.
+        // The text is valid UTF-8, because the validation of the body has checked it.
         Ok(Self { text: String::from_utf8(text).unwrap_or_default(), nodes })
     }
 

@@ -14,11 +14,11 @@ const WORDS: &[&str] = &["auto", "none", "required"];
 /// Validated value of `tool_choice`.
 #[derive(Debug)]
 pub(super) enum ToolChoice<'d> {
-    /// No `tool_choice` in the request.
+    /// Request without `tool_choice`.
     Absent,
     /// `auto`, `none` or `required`.
     Mode(&'static str),
-    /// One tool, by the name of its function.
+    /// Choice of one tool, by the name of its function.
     Tool(Cow<'d, str>),
     /// Some of the tools, of which the model may or must call one.
     Allowed { mode: &'static str, functions: Vec<Cow<'d, str>> },

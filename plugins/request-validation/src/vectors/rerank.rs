@@ -33,7 +33,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let documents =
         document_texts(bounded_array(documents, &path, limits.max_documents, "document")?, &path)?;
     let top_n = read_result_limit(&top, "top_n")?;
-    // Names of `top_n` and `return_documents` in other APIs.
+    // The members `top_k` and `limit` are names of `top_n` in other APIs; `return_text` is one of `return_documents`.
     let top_k = read_result_limit(&top, "top_k")?;
     let limit = read_result_limit(&top, "limit")?;
     check_rank_fields(&top)?;

@@ -34,7 +34,7 @@ pub(super) enum FailureOrigin {
     Unknown,
     /// All failures come from this account, and from this key if there is one.
     Single { account: u64, key: Option<u64> },
-    /// The failures come from several accounts, or one of them has no client.
+    /// The failures come from several accounts, or one of the failed requests has no client.
     Multiple,
 }
 

@@ -62,16 +62,16 @@ pub struct CircuitBreaker {
 /// Result of the active checks since the last failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
-    /// No result: no check since then, or none that counts.
+    /// No active check gave a result after the last failure of a request.
     Unknown,
-    /// At least one check passed since then.
+    /// At least one active check passed after the last failure of a request.
     Passed,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum BreakerPhase {
     Closed,
-    /// Open; `round` is the number of openings since the breaker was last closed.
+    /// Open breaker; `round` is the number of openings since it was last closed.
     Open {
         until: Duration,
         round: u32,
@@ -128,8 +128,8 @@ impl CircuitBreaker {
     }
 
     /// Returns true if the offer is believed to respond: it is not ejected, it has answered a probe since its last
-    /// ejection, or an active check has passed since its last failure and no request has used it since then. Checks that
-    /// passed while requests failed are ignored for ten seconds.
+    /// ejection, or an active check has passed since its last failure and no request has used it since then. Checks
+    /// that passed while requests failed are ignored for ten seconds.
     #[must_use]
     pub const fn is_presumed_healthy(&self) -> bool {
         match self.phase {
@@ -261,12 +261,12 @@ impl CircuitBreaker {
         self.failures = 0;
         self.failure_origin = FailureOrigin::Unknown;
         self.consecutive_429 = 0;
-        // Real requests outrank checks: an invalid health path must not eject an offer that answers.
+        // A successful request resets the failed checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
         self.window.add(now, OutcomeCounts { successes: 1, ..OutcomeCounts::default() });
         let (good, round, probing, last_probe) = match self.phase {
             BreakerPhase::Closed => return,
-            // An ejected offer was used because no other was better, and succeeded: this counts as a probe.
+            // A success of an ejected offer, which was used because no other was better, counts as a probe.
             BreakerPhase::Open { round, .. } => (1, round, 0, now),
             BreakerPhase::HalfOpen { good, round, probing, last_probe } => {
                 (good + 1, round, probing, last_probe)
@@ -289,7 +289,8 @@ impl CircuitBreaker {
             self.clients.record_failure(self.window.slice_number(now), client);
         }
         match self.phase {
-            // An ejected offer failed; the request was sent before the ejection, or because no other offer was better.
+            // A failure of an ejected offer does not extend the ejection. The request was sent before it, or because no
+            // other offer was better.
             BreakerPhase::Open { .. } => self.ignore_checks(now),
             BreakerPhase::HalfOpen { .. }
                 if self.clients.serves_others(now, FailureOrigin::from_client(client)) => {}
@@ -349,7 +350,7 @@ impl CircuitBreaker {
     fn open(&mut self, now: Duration) {
         let round = match self.phase {
             BreakerPhase::Closed => 0,
-            // Reached only by a failed check during an ejection: the round does not change.
+            // A failed check during an ejection does not change the round.
             BreakerPhase::Open { round, until } if now < until => round,
             BreakerPhase::Open { round, .. } | BreakerPhase::HalfOpen { round, .. } => {
                 round.saturating_add(1)

@@ -6,14 +6,14 @@ use std::time::Duration;
 /// Outcome of an attempt, as evidence for or against the health of the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// Complete answer; for a stream, a regular end.
+    /// Complete answer, or the regular end of a stream.
     Success,
     /// Failed attempt that counts against the offer.
     Failure {
         /// Time to wait as the provider stated in `Retry-After`, if it did.
         retry_after: Option<Duration>,
     },
-    /// Status 429: the offer works but is at its limit.
+    /// Status 429: the offer works but is at its rate limit.
     RateLimited {
         /// Time to wait as the provider stated in `Retry-After`, if it did.
         retry_after: Option<Duration>,

@@ -14,7 +14,7 @@ pub struct BreakerSettings {
     pub min_attempts: u32,
     /// Length of the window. Default 30 s.
     pub window: Duration,
-    /// First ejection time. Default 1 s; doubled for each further ejection.
+    /// Duration of the first ejection. Default 1 s; doubled for each further ejection.
     pub first_ejection: Duration,
     /// Maximum ejection time. Default 10 s.
     pub max_ejection: Duration,

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum BreakerState {
     /// Normal operation.
     Closed,
-    /// Ejected: used only if no other offer is available.
+    /// Ejected offer, which is used only if no other offer is available.
     Open {
         /// Time from which a first probe may use the offer.
         until: Duration,
@@ -33,15 +33,15 @@ impl BreakerState {
 pub enum OfferHealth {
     /// Usable without restrictions.
     Healthy,
-    /// Half open with a free probe permit: available if [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire)
-    /// succeeds.
+    /// Half open with a free probe permit: available if
+    /// [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire) succeeds.
     HalfOpen,
-    /// In cooldown, as the provider requested.
+    /// Offer in cooldown, as its provider requested with `Retry-After`.
     CoolingDown {
         /// End of the cooldown.
         until: Duration,
     },
-    /// Ejected: used only if all other offers are worse.
+    /// Ejected offer, which is used only if all other offers are worse.
     Ejected {
         /// Number of consecutive failures.
         failures: u32,

@@ -29,7 +29,7 @@ impl Ewma {
         };
         let sum = old + weight;
         let mean = self.mean + (value - self.mean) * (weight / sum);
-        // A value from a damaged record is discarded.
+        // An average that is not finite, from a damaged record, is replaced by the new value.
         (self.weight, self.mean) = if mean.is_finite() { (sum, mean) } else { (weight, value) };
         self.at = self.at.max(millis);
     }
@@ -45,7 +45,8 @@ impl Ewma {
     }
 
     pub(super) fn mean(&self, now: Duration) -> Option<f64> {
-        // The age is checked last: most averages are empty, and ranking reads several per offer.
+        // The age is checked last, because most averages are empty and the ranking reads several of them for each
+        // offer.
         let known = self.weight > 0.0 && self.mean.is_finite();
         (known && now.saturating_sub(Duration::from_millis(self.at)) < STALE_AFTER).then_some(self.mean)
     }

@@ -31,7 +31,7 @@ const PROMPT_CLASSES: [u64; 4] = [1_000, 4_000, 16_000, 64_000];
 /// Measurements of one successful answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencySample {
-    /// Prompt tokens.
+    /// Number of prompt tokens of the request.
     pub prompt_tokens: u64,
     /// Generated tokens; 0 for kinds of models that generate none.
     pub output_tokens: u64,
@@ -169,7 +169,7 @@ impl LatencyStats {
     /// Returns the generated tokens of a typical answer: the expected output of a request without a limit.
     #[must_use]
     pub fn typical_output_tokens(&self, now: Duration) -> Option<u64> {
-        // The mean of u64 values is in range, and the fraction does not matter.
+        // The conversion only drops the fraction, because a mean of `u64` values is in their range.
         self.output.mean(now).map(|tokens| tokens as u64)
     }
 }

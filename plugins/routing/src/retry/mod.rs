@@ -57,7 +57,7 @@ pub struct RetryPlanner {
     rng: SplitMix64,
     failed: Vec<FailedAttempt>,
     asked: u32,
-    /// Offer of the running attempt, and its start time.
+    /// Offer of the running attempt, and the start time of the attempt.
     running: Option<(usize, Duration)>,
     /// Offer that the caller will try again after its present sleep.
     waiting_for: Option<usize>,
@@ -79,7 +79,7 @@ struct OfferState {
     can_retry_quickly: bool,
     /// True if the only obstacle to an attempt is that the provider is at its concurrency limit.
     is_full: bool,
-    /// True if another offer of its provider timed out.
+    /// True if another offer of the same provider timed out.
     provider_timed_out: bool,
 }
 
@@ -137,8 +137,8 @@ impl RetryPlanner {
         self.choose_next(now)
     }
 
-    /// Excludes these offers from now on, even if they are full or in cooldown: they would fail for the same reason as
-    /// another offer did.
+    /// Excludes the given offers from all later attempts, even if they are full or in cooldown, because they would fail
+    /// for the same reason as an earlier offer.
     pub fn exclude_offers(&mut self, which: impl Fn(usize) -> bool) {
         let states = self.offers.iter_mut().filter(|state| which(state.planned.offer));
         states.for_each(|state| (state.is_eligible, state.is_full) = (false, false));
@@ -207,7 +207,7 @@ impl RetryPlanner {
         self.permit_timed_out && self.failed.is_empty()
     }
 
-    /// Records a failed attempt; returns the step after it.
+    /// Records a failed attempt; returns the next step of the request.
     pub fn on_failure(
         &mut self,
         fault: &UpstreamError,
@@ -241,7 +241,8 @@ impl RetryPlanner {
         if matches!(fault.kind, UpstreamErrorKind::Caller | UpstreamErrorKind::ModelOutput) {
             return PlannerStep::ReturnError;
         }
-        // A rescue whose text differed ends the request: another attempt might differ too.
+        // The request ends if a rescue generated another text than the delivered one, because a further attempt might
+        // do so too.
         if matches!(fault.kind, UpstreamErrorKind::DeadlineExceeded | UpstreamErrorKind::Diverged) {
             return self.give_up(now);
         }
@@ -286,7 +287,7 @@ impl RetryPlanner {
         self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
 
-    /// Records a failed attempt; returns its provider.
+    /// Records a failed attempt; returns the provider of its offer.
     fn record_failure(
         &mut self,
         index: usize,

@@ -11,7 +11,7 @@ pub enum PlannerStep {
     RetrySame {
         /// Index of the offer that is tried again.
         offer: usize,
-        /// Time to sleep.
+        /// Duration of the sleep before the next attempt.
         after: Duration,
     },
     /// Sleep until this time, then call [`RetryPlanner::resume`](super::RetryPlanner::resume).
@@ -21,7 +21,7 @@ pub enum PlannerStep {
     WaitForPermit,
     /// Error that the caller of the API caused: return the error of the failure.
     ReturnError,
-    /// No offer is left: return a 503.
+    /// No offer is left, so the client gets a 503.
     GiveUp {
         /// Value of `Retry-After`, 1 to 5 seconds.
         retry_after: u32,

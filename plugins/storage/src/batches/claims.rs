@@ -1,7 +1,7 @@
 //! Claims of batches by the members of a fleet, and requests to end a batch that another member runs.
 //!
 //! ```text
-//! batches  `c/` id       →  strand (4 bytes BE), number (8 bytes BE), commits (8 bytes BE), state (1 byte)
+//! batches  `c/` id       →  incarnation (4 bytes BE), number (8 bytes BE), commits (8 bytes BE), state (1 byte)
 //! batches  `x/` id       →  reason to end the batch (1 byte)
 //! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
 //! ```
@@ -36,9 +36,9 @@ pub struct BatchClaim {
     pub strand: u32,
     /// Number of the claim, from 1; each later claim of the same batch has the next number.
     pub number: u64,
-    /// Number of commits that the holder has made under this claim.
+    /// Number of commits that the holder of the claim has made under it.
     pub commits: u64,
-    /// State of the claim.
+    /// State of the claim: held or released.
     pub state: ClaimState,
 }
 
@@ -70,8 +70,8 @@ impl BatchClaim {
         claim().ok_or_else(|| StoreError::corrupt("the claim of a batch"))
     }
 
-    /// Returns true if `row` is a later state of this claim, taken by the same strand with the same number and still
-    /// held.
+    /// Returns true if `row` is a later state of this claim, taken by the same incarnation with the same number and
+    /// still held.
     #[must_use]
     pub fn is_continued_by(&self, row: &BatchClaim) -> bool {
         (self.strand, self.number) == (row.strand, row.number) && row.state == ClaimState::Held
@@ -96,7 +96,7 @@ impl BatchClaim {
     }
 }
 
-/// Reason for which a member asks the holder of a batch, or those of its slices, to end it.
+/// Reason for which a member requests the end of a batch or of its slices from the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancellationRequest {
     /// Cancellation by the client.
@@ -141,9 +141,9 @@ impl CancellationRequest {
 /// Rows of a batch that members of a fleet read to coordinate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCoordination {
-    /// Claim of the batch, if it was ever taken.
+    /// Claim of the batch, if one was ever taken.
     pub claim: Option<BatchClaim>,
-    /// Request to the holder to end the batch, if there is one.
+    /// Request to the holder of the claim to end the batch, if there is one.
     pub end: Option<CancellationRequest>,
 }
 
@@ -197,9 +197,10 @@ impl BatchStore {
         Ok(rows)
     }
 
-    /// Takes the claim of a batch for a strand, in place of the claim `seen`; `alive` is the row that exists while the
-    /// strand may write. Returns `None` if the claim has changed, the batch has ended or the strand may not write any
-    /// more. The caller has observed that the former holder released the claim or does not live any more.
+    /// Takes the claim of a batch for an incarnation, in place of the claim `seen`; `alive` is the row that exists
+    /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended or the incarnation
+    /// may not write any more. The caller has observed that the former holder released the claim or does not live any
+    /// more.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -259,7 +260,7 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn request_end(&self, id: &str, request: CancellationRequest) -> Result<(), StoreError> {
-        // A batch that is divided into slices meanwhile has the second row.
+        // A batch has the second row if it is divided into slices in the meantime.
         for open in [open_key(id), sliced_key(id)] {
             let open = Transaction::new().require_present(StoreTable::Batches, open);
             let first = open.require_absent(StoreTable::Batches, end_key(id));
@@ -305,7 +306,8 @@ impl BatchStore {
                 .append(with.clone());
             match self.store.apply(batch) {
                 Ok(()) => return Ok(FleetInsertOutcome::Inserted),
-                // Another batch of the account was added after the unfinished batches were counted.
+                // A failed first guard means that another batch of the account was added after the unfinished batches
+                // were counted.
                 Err(error @ StoreError::Guard { step: 0 }) => last_error = error,
                 Err(StoreError::Guard { .. }) => return Ok(FleetInsertOutcome::Refused),
                 Err(error) => return Err(error),
@@ -329,8 +331,8 @@ impl BatchStore {
     }
 }
 
-/// Returns the claim with which a strand inserts a batch that it will run itself, and the operations that write this
-/// claim; `alive` is the row that exists while the strand may write.
+/// Returns the claim with which an incarnation inserts a batch that it will run itself, and the operations that write
+/// this claim; `alive` is the row that exists while the incarnation may write.
 #[must_use]
 pub fn claim_for_insert(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
     let claim = BatchClaim { strand, number: 1, commits: 0, state: ClaimState::Held };

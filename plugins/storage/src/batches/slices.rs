@@ -64,11 +64,11 @@ impl SliceEnd {
 pub struct BatchSlice {
     /// Number of the slice, from 0.
     pub number: u32,
-    /// Index of its first line, from 0.
+    /// Index of the first line of the slice, from 0.
     pub first_line: u32,
-    /// Number of its lines.
+    /// Number of lines of the slice.
     pub lines: u32,
-    /// Offset of its first line in the input file.
+    /// Offset of the first line of the slice in the input file.
     pub offset: u64,
     /// Reason for its end before the last line; `None` while it is open. A completed slice has no row.
     pub end: Option<SliceEnd>,
@@ -112,7 +112,7 @@ pub struct SliceResultRecord {
     pub file: String,
     /// Index in the batch of each line of the file in their order, and true if it was answered successfully.
     pub lines: Vec<(u32, bool)>,
-    /// Token usage of these lines.
+    /// Token usage of the lines of the file.
     pub usage: BatchUsage,
 }
 
@@ -140,17 +140,17 @@ pub struct SliceProgress {
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
     pub segments: Vec<SliceResultRecord>,
-    /// True if there are more segments.
+    /// True if more result segments follow.
     pub more: bool,
 }
 
-/// Returns the id of the batch of a slice, or the id itself if it is that of a batch.
+/// Returns the id of the batch that a slice belongs to; the id of a batch itself is returned unchanged.
 #[must_use]
 pub fn parent_batch_id(id: &str) -> &str {
     id.split_once('/').map_or(id, |(batch, _)| batch)
 }
 
-/// Returns true if an id is that of a slice.
+/// Returns true if an id belongs to a slice and not to a batch.
 #[must_use]
 pub fn is_slice_id(id: &str) -> bool {
     id.contains('/')
@@ -198,7 +198,7 @@ impl BatchStore {
     /// Same as [`crate::Store::scan`].
     pub fn slice_progress(&self, batch: &str, limit: usize) -> Result<SliceProgress, StoreError> {
         let mut slices = Vec::new();
-        // Slices are read before segments: the last commit of a slice writes its last segment.
+        // Slices are read before segments, because the last commit of a slice also writes its last segment.
         let prefix = [&sliced_key(batch)[..], b"/"].concat();
         self.for_each_row(&prefix, |row| {
             let id = String::from_utf8_lossy(row.key.get(SLICED_PREFIX.len()..).unwrap_or_default());
@@ -243,8 +243,8 @@ impl BatchStore {
         self.take_claim_if(&id, seen, strand, open.append(fence_guards(alive)))
     }
 
-    /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns false
-    /// if it is not, or if a request was made before.
+    /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
+    /// false if it is not, or if a request was made before.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -269,10 +269,10 @@ impl BatchStore {
     }
 
     /// Removes open slices that no member has claimed, if `claim` is still the claim of the batch, which is about to
-    /// end and belongs to this strand.
+    /// end and belongs to this incarnation.
     ///
-    /// Each slice is claimed first: that a row is absent is certain only for a transaction that writes it. If the process
-    /// ends in between, the slice is that of a dead member.
+    /// Each slice is claimed first: that a row is absent is certain only for a transaction that writes it. If the
+    /// process ends in between, the slice is that of a dead member.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// Entry of the index of unfinished batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnfinishedEntry {
-    /// Batch with this id.
+    /// Unfinished batch with this id.
     Batch(String),
-    /// Slice that has not ended, and the id of its batch.
+    /// Unfinished slice, and the id of its batch.
     Slice(String, BatchSlice),
 }
 
@@ -74,7 +74,7 @@ impl BatchStore {
         [OPEN_PREFIX, slices::SLICED_PREFIX].map(|prefix| RowScan::of_prefix(StoreTable::Batches, prefix))
     }
 
-    /// Returns the entries of a page of one of these scans.
+    /// Returns the entries of a page of a scan over the unfinished batches or slices.
     pub fn parse_unfinished(page: &RowPage) -> impl Iterator<Item = UnfinishedEntry> {
         page.rows.iter().filter_map(parse_entry)
     }

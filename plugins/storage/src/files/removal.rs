@@ -9,9 +9,9 @@ const DELETED_PREFIX: &[u8] = b"d/";
 /// Page of removed files whose contents may still exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeletedPage {
-    /// Former records of the files.
+    /// Records of the files before their removal.
     pub files: Vec<FileRecord>,
-    /// Number of rows that cannot be decoded, such as those of a newer version.
+    /// Number of rows that cannot be decoded, such as rows of a newer version.
     pub unreadable: u64,
     /// Position of the next page; `None` for the last page.
     pub next: Option<Vec<u8>>,
@@ -37,8 +37,8 @@ impl FileStore {
         }
     }
 
-    /// Returns a page of the former records of removed files whose contents may still exist. `after` is the `next` of the
-    /// page before.
+    /// Returns a page of the former records of removed files whose contents may still exist. `after` is the `next` of
+    /// the page before.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].

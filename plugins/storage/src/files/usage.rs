@@ -23,7 +23,7 @@ pub struct UsedBytes {
 /// Result of adding a file within the limits on the used bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedInsertOutcome {
-    /// File that was added.
+    /// File that was added to the store.
     Added,
     /// Limit of all files that would be exceeded.
     TotalLimitExceeded,

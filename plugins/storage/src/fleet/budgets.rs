@@ -7,8 +7,9 @@
 //! rest of a budget                                 = limit − spent in the period − Σ parts
 //! ```
 //! A draw compares it with the limit as the drawing process knows it, in one commit with the row of the spending. What
-//! is spent of a part moves from the part to that row, also in one commit, see [`SpendStore`](crate::spend::SpendStore).
-//! When a day or month begins, its spending is 0, and the parts are those of the new budget.
+//! is spent of a part moves from the part to that row, also in one commit, see
+//! [`SpendStore`](crate::spend::SpendStore). When a day or month begins, its spending is 0, and the parts are those of
+//! the new budget.
 //!
 //! A draw gets nothing if the process could not have its least amount even with all parts of the others: the request
 //! that draws is refused in any case, and others can use the rest.
@@ -27,7 +28,7 @@ const PREFIX: &str = "budget/";
 pub struct BudgetPool {
     /// Owner of the budget.
     pub owner: SpendOwner,
-    /// Period in which it may be spent.
+    /// Period of the budget, a day or a month.
     pub period: BudgetPeriod,
 }
 
@@ -42,7 +43,7 @@ impl BudgetPool {
         format!("{PREFIX}{}/{kind}/{id}", self.period.name())
     }
 
-    /// Parses the name of a pool; `None` if it is not that of a budget.
+    /// Parses the name of a pool; `None` if the pool does not belong to a budget.
     #[must_use]
     pub fn parse(name: &str) -> Option<BudgetPool> {
         let (period, owner) = name.strip_prefix(PREFIX)?.split_once('/')?;
@@ -59,11 +60,11 @@ impl BudgetPool {
 /// Request for a part of a budget, in micro-credits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRequest {
-    /// Pool of the budget.
+    /// Pool of the budget from which the amount comes.
     pub pool: BudgetPool,
-    /// Amount of the budget as the process that draws knows it.
+    /// Amount of the budget as the requesting process knows it.
     pub limit: i64,
-    /// Amount that the process wants.
+    /// Amount that the process asks for.
     pub wanted: i64,
     /// Minimum amount that is useful to the process.
     pub least: i64,
@@ -76,7 +77,7 @@ pub struct BudgetRequest {
 /// Result of a draw from a budget, in micro-credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetDraw {
-    /// Drawn amount.
+    /// Amount that the process got from the budget.
     pub drawn: i64,
     /// Budget without the written spending, the parts of all processes included.
     pub unspent: i64,
@@ -88,7 +89,7 @@ pub struct BudgetDraw {
 struct StoredParts {
     /// Sum of all parts, as a negative number.
     pool: i64,
-    /// Part that the strand itself holds.
+    /// Part that the incarnation itself holds.
     own: i64,
 }
 
@@ -113,12 +114,12 @@ impl SharedFleet {
             let unspent = limit.saturating_sub(spent);
             let parts = self.stored_parts(strand, &name)?;
             let rest = unspent.saturating_add(parts.pool).saturating_add(*returned);
-            // If the others return all of their parts.
+            // The amount that would be available if the other members returned all of their parts.
             let reachable = unspent.saturating_sub(parts.own).saturating_add(*returned);
             let drawn = if *least > reachable { 0 } else { amount_to_draw(rest, *wanted, *least) };
             let draw = BudgetDraw { drawn, unspent, rest: rest.saturating_sub(drawn) };
             let change = drawn.saturating_sub(*returned);
-            // All parts together are within the budget, unless this draw only returns an amount.
+            // An amount above 0 requires that all parts together are within the budget; a pure return has no bound.
             let bound = (drawn > 0).then_some(unspent.saturating_neg());
             if drawn == 0 && change == 0 {
                 let is_alive = self.is_alive(strand.id)?;
@@ -126,7 +127,7 @@ impl SharedFleet {
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
-                // The row is written, because only then the guard holds against a process that creates it meanwhile.
+                // A missing row is created, because the guard holds only against changes of an existing row.
                 None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()).put(
                     StoreTable::Spend,
                     spend_key.as_slice(),
@@ -140,7 +141,7 @@ impl SharedFleet {
             match self.store().apply(batch) {
                 Ok(()) => return Ok(draw),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
-                // Other strands drew from the pool or spent in the meantime.
+                // Another failed guard means that other processes took from the pool or spent in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }
@@ -184,7 +185,7 @@ impl SharedFleet {
         .collect()
     }
 
-    /// Returns the operations that move written spending out of a strand's part of a budget.
+    /// Returns the operations that move written spending out of an incarnation's part of a budget.
     pub(crate) fn spend_budget(strand: u32, pool: &BudgetPool, amount: i64) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
         SharedFleet::charge_operations(strand, &spent).append(SharedFleet::credit_operations(&spent))
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(members.draw(0, &of_day(100, 60, NOON)), 60);
         assert_eq!(members.draw(1, &of_day(100, 60, NOON)), 40);
         assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
-        // Spending moves out of the part, so nothing becomes free by it.
+        // Spending reduces the part and the rest of the budget equally, so no amount becomes available.
         members.spends(0).add(&[spend(25, NOON, (25, 0))]).unwrap();
         assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
         let parts = |strand: usize| members.fleet.parts(members.strands[strand]).unwrap()[0].amount;
@@ -272,7 +273,7 @@ mod tests {
             .heartbeat(members.strands[0], &HeartbeatReport { returned, ..HeartbeatReport::default() })
             .unwrap();
         assert_eq!(members.draw(1, &of_day(100, 35, NOON)), 35);
-        // A higher budget has more, a lower one nothing.
+        // A raised budget has an amount left; a lowered one has nothing.
         assert_eq!(members.draw(0, &of_day(110, 50, NOON)), 10);
         assert_eq!(members.draw(0, &of_day(50, 1, NOON)), 0);
     }
@@ -292,7 +293,7 @@ mod tests {
                         spends.add(&[spend(amount, NOON, (drawn, 0))]).unwrap();
                         spent += drawn;
                     }
-                    // The others were faster each time.
+                    // Other members changed the rows before each attempt of the commit.
                     Err(error) => assert!(matches!(error, FleetError::Store(StoreError::Guard { .. }))),
                 }
             }
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn spending_without_a_part_counts() {
         let members = Members::new();
-        // A version before leases, or a gateway that was alone, has written it.
+        // Spending without a part, as an earlier version or a single gateway writes it.
         SpendStore::new(members.store.clone()).add(&[spend(30, NOON, (0, 0))]).unwrap();
         members.spends(1).add(&[spend(10, NOON, (0, 0))]).unwrap();
         assert_eq!(members.draw(0, &of_day(100, 60, NOON)), 60);
@@ -367,7 +368,7 @@ mod tests {
         members.spends(1).add(&[spend(20, NOON, (20, 0))]).unwrap();
         assert_eq!(members.draw(1, &of_day(100, 1, NOON + DAY / 2 - 1)), 0);
         assert_eq!(members.draw(1, &of_day(100, 100, NOON + DAY / 2)), 90, "10 are leased");
-        // The month has counted all.
+        // The monthly budget counts the spending of both days.
         let of_month =
             |amount, at| BudgetRequest { pool: pool(BudgetPeriod::Month), ..of_day(100, amount, at) };
         assert_eq!(members.draw(0, &of_month(10, NOON + DAY)), 10);

@@ -1,17 +1,18 @@
 //! Fleet: several processes on one store, and the amounts that each process may spend without a call of the store.
 //!
-//! Each start of a process is a strand. A pool is an amount that all strands share, such as the available credits of an
-//! account. A strand draws parts of the pool, spends them without a call of the store, and reports the spent amounts
-//! with its next heartbeat. So the sum of all parts and the rest of the pool is never more than what was granted, and
-//! no request waits for the store while the part lasts.
+//! Each start of a process is an incarnation. A pool is an amount that all incarnations share, such as the available
+//! credits of an account. An incarnation draws parts of the pool, spends them without a call of the store, and reports
+//! the spent amounts with its next heartbeat. So the sum of all parts and the rest of the pool is never more than what
+//! was granted, and no request waits for the store while the part lasts.
 //!
 //! ```text
 //! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
 //! ```
-//! A strand raises its beat with each heartbeat. Another process counts the strand as dead after it has seen the beat
-//! unchanged for a time by its own clock, see [`PeerWatch`]; [`Fleet::evict`] then ends the strand if the beat is still
-//! the same, and returns its parts to their pools. Every transaction of a strand requires that the strand is alive, so
-//! a evicted strand can neither draw nor report. The clocks of two machines are never compared.
+//! An incarnation raises its beat with each heartbeat. Another process counts the incarnation as dead after it has seen
+//! the beat unchanged for a time by its own clock, see [`PeerWatch`]; [`Fleet::evict`] then ends the incarnation if the
+//! beat is still the same, and returns its parts to their pools. Every transaction of an incarnation requires that the
+//! incarnation is alive, so an evicted incarnation can neither draw nor report. The clocks of two machines are never
+//! compared.
 //!
 //! The rows are those of any [`Store`](crate::Store); [`SoloFleet`] is the fleet of a process that shares nothing and
 //! grants everything.
@@ -41,20 +42,21 @@ const MAX_ATTEMPTS: usize = 32;
 /// Incarnation of this process, with the beat of its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
-    /// Number of the strand, from 1; never used again.
+    /// Number of the incarnation, from 1; never used again.
     pub id: u32,
-    /// Number of heartbeats that the strand has sent.
+    /// Number of heartbeats that the incarnation has sent.
     pub beat: i64,
 }
 
 /// Incarnation (one run of a process) of another process of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIncarnation {
-    /// Number of the strand.
+    /// Number of the process start within the fleet.
     pub id: u32,
-    /// Number of heartbeats that the strand has sent.
+    /// Number of heartbeats that the incarnation has sent.
     pub beat: i64,
-    /// Name for operators; `None` if the strand was evicted and some of its parts are not yet returned to their pools.
+    /// Name for operators; `None` if the incarnation was evicted and some of its parts are not yet returned to their
+    /// pools.
     pub name: Option<String>,
 }
 
@@ -67,15 +69,15 @@ pub struct PoolAmount {
     pub amount: i64,
 }
 
-/// Report of a strand, which a heartbeat applies.
+/// Report of an incarnation, which a heartbeat applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeartbeatReport {
-    /// Amounts that were spent from the strand's parts since its last heartbeat, one for each pool. A part may become
-    /// negative: work whose cost was not known in advance may cost more than the rest of the part.
+    /// Amounts that were spent from the incarnation's parts since its last heartbeat, one for each pool. A part may
+    /// become negative: work whose cost was not known in advance may cost more than the rest of the part.
     pub spent: Vec<PoolAmount>,
-    /// Amounts of the strand's parts that go back to their pools, one for each pool.
+    /// Amounts of the incarnation's parts that go back to their pools, one for each pool.
     pub returned: Vec<PoolAmount>,
-    /// Operations that belong to the report, such as those of the ledger entries.
+    /// Operations that belong to the report, such as the operations of ledger entries.
     pub with: Transaction,
 }
 
@@ -84,13 +86,13 @@ pub struct HeartbeatReport {
 pub struct PoolRequest {
     /// Name of the pool.
     pub pool: String,
-    /// Wanted amount.
+    /// Amount that the process asks for.
     pub wanted: i64,
     /// Minimum amount that is useful to the caller.
     pub least: i64,
 }
 
-/// Error of a call for a strand.
+/// Error of a call for an incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     /// Incarnation that was evicted: nothing of this call was applied, and the process has to join again. If an earlier
@@ -117,20 +119,20 @@ impl FleetError {
     }
 }
 
-/// Processes that share a store. Every call blocks, except those of [`SoloFleet`].
+/// Processes that share a store. Every call blocks, except the calls of [`SoloFleet`].
 pub trait Fleet: Send + Sync + std::fmt::Debug {
-    /// Adds a strand for this process; `name` is for operators.
+    /// Adds an incarnation for this process; `name` is for operators.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
     fn join(&self, name: &str) -> Result<Incarnation, FleetError>;
 
-    /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same
-    /// heartbeat of the same strand may be repeated: it is applied once.
+    /// Applies a report completely or not at all, and returns the incarnation with its next beat. After an error, the
+    /// same heartbeat of the same incarnation may be repeated: it is applied once.
     ///
     /// # Errors
-    /// Returns `Evicted` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
-    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`].
+    /// Returns `Evicted` if the incarnation is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the
+    /// errors of [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`].
     fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
@@ -141,20 +143,20 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`Fleet::heartbeat`].
     fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError>;
 
-    /// Returns the parts of a strand, with the amounts spent since its last heartbeat still included.
+    /// Returns the parts of an incarnation, with the amounts spent since its last heartbeat still included.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
     fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
 
-    /// Returns the strands of all processes.
+    /// Returns the incarnations of all processes.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
     fn peers(&self) -> Result<Vec<PeerIncarnation>, FleetError>;
 
-    /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools;
-    /// returns false if the beat has changed. A repetition continues an interrupted burial.
+    /// Ends the incarnation of a dead process if its beat is still that of `peer`, and returns its parts to their
+    /// pools; returns false if the beat has changed. A repetition continues an interrupted eviction.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

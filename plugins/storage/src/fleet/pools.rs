@@ -23,7 +23,7 @@ const DISSOLVED_PREFIXES: [&[u8]; 5] =
 pub enum PoolState {
     /// Pools that agree with the balances.
     Ready,
-    /// Pools that the strand with this number is filling, or that it left unfinished.
+    /// Pools that the incarnation with this number is filling, or that it left unfinished.
     Opening(u32),
 }
 
@@ -40,8 +40,8 @@ pub fn energy_pool_name(account: &str) -> String {
 }
 
 impl SharedFleet {
-    /// Fills the pools from the balances, unless they agree already or another strand fills them. `abandoned_by` is a
-    /// dead strand that may have left them unfinished. No balance may change until the pools are ready.
+    /// Fills the pools from the balances, unless they agree already or another incarnation fills them. `abandoned_by`
+    /// is a dead incarnation that may have left them unfinished. No balance may change until the pools are ready.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -1,14 +1,14 @@
 //! Rows of a fleet, in the table `meta`:
 //!
 //! ```text
-//! fleet/last                          →  counter: number of the last strand
-//! fleet/strand/ id (4 bytes BE)       →  counter: beat of the strand
-//! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the strand is evicted
-//! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the strand holds
+//! fleet/last                          →  counter: number of the last incarnation
+//! fleet/strand/ id (4 bytes BE)       →  counter: beat of the incarnation
+//! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the incarnation is evicted
+//! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the incarnation holds
 //! fleet/pool/   pool                  →  counter: rest of the pool
-//! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  piece of the strand's report to its peers
+//! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  piece of the incarnation's report to its peers
 //! fleet/pools                         →  present while the pools agree with the balances
-//! fleet/opening                       →  id of the strand that fills the pools
+//! fleet/opening                       →  id of the incarnation that fills the pools
 //! ```
 
 use crate::StoreError;
@@ -46,7 +46,7 @@ pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
     [REPORT_PREFIX, &id.to_be_bytes(), &row.to_be_bytes()].concat()
 }
 
-/// Returns the number of the strand in the key of a row of a peer report.
+/// Returns the number of the incarnation in the key of a row of a peer report.
 pub(super) fn incarnation_of_report(key: &[u8]) -> Result<u32, StoreError> {
     let (strand, _row) =
         key.split_last_chunk::<2>().ok_or_else(|| StoreError::corrupt("the key of a report"))?;
@@ -57,13 +57,13 @@ pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
     [&parts_prefix(id), pool.as_bytes()].concat()
 }
 
-/// Returns the number of the strand in a key that consists of `prefix` and this number.
+/// Returns the number of the incarnation in a key that consists of `prefix` and this number.
 pub(super) fn incarnation_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
     let id = key.strip_prefix(prefix).and_then(|id| id.try_into().ok());
     Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of a strand"))?))
 }
 
-/// Returns the name of the pool in the key of a strand's part.
+/// Returns the name of the pool in the key of an incarnation's part.
 pub(super) fn pool_of(id: u32, key: &[u8]) -> Result<String, StoreError> {
     let pool = key.strip_prefix(parts_prefix(id).as_slice());
     let pool = pool.and_then(|pool| String::from_utf8(pool.to_vec()).ok());

@@ -15,30 +15,30 @@ use crate::{
 };
 
 pub(super) const META: StoreTable = StoreTable::Meta;
-/// Maximum number of attempts to get a strand number, and maximum pause between two: enough for a hundred members that
-/// join at the same time.
+/// Maximum number of attempts to get an incarnation number, and maximum pause between two: enough for a hundred members
+/// that join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
-/// Number of parts that one transaction of a burial returns.
+/// Number of pool parts that one transaction returns when a dead process is removed from the fleet.
 const BURIED_PARTS: usize = 500;
 
-/// Report of a strand to its peers, as stored.
+/// Report of an incarnation to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Incarnation that wrote the report.
+    /// Number of the process start that wrote the report.
     pub strand: u32,
     /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
     pub rows: Vec<Vec<u8>>,
 }
 
-/// Strands of a fleet as read at one time.
+/// Incarnations of a fleet as read at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedFleet {
-    /// All strands, the reader's own included.
+    /// All incarnations, the reader's own included.
     pub peers: Vec<PeerIncarnation>,
-    /// Rows of the latest report of each strand that has one.
+    /// Rows of the latest report of each incarnation that has one.
     pub reports: Vec<PeerReport>,
-    /// Pages of the further scans, in their order.
+    /// Pages of the further table scans, in the order of the scans.
     pub further_pages: Vec<RowPage>,
 }
 
@@ -74,7 +74,7 @@ impl SharedFleet {
         self.counter(&rows::pool_key(pool))
     }
 
-    /// Returns the operations that charge a strand's part of a pool, which may become negative. Like those of
+    /// Returns the operations that charge an incarnation's part of a pool, which may become negative. Like those of
     /// [`SharedFleet::credit_operations`], they never fail.
     #[must_use]
     pub fn charge_operations(strand: u32, change: &PoolAmount) -> Transaction {
@@ -82,17 +82,17 @@ impl SharedFleet {
         Transaction::new().add_amounts(META, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
-    /// Returns the table and the key of the row that exists while a strand, one start of a member, counts as alive. The
-    /// value of the row is the name of the strand.
+    /// Returns the table and the key of the row that exists while an incarnation, one start of a member, counts as
+    /// alive. The value of the row is the name of the incarnation.
     #[must_use]
     pub fn liveness_row(strand: u32) -> (StoreTable, Vec<u8>) {
         (META, rows::process_name_key(strand))
     }
 
-    /// Continues the strand of an ended process under a new name. Returns `None` if the strand was evicted, or if its
-    /// name is not one of `expected`: a database that lost commits may have given the same number to another process.
-    /// An empty `expected` accepts any name. The beat is raised too, so that peers that were about to evict the strand
-    /// see that it is alive again.
+    /// Continues the incarnation of an ended process under a new name. Returns `None` if the incarnation was evicted,
+    /// or if its name is not one of `expected`: a database that lost commits may have given the same number to another
+    /// process. An empty `expected` accepts any name. The beat is raised too, so that peers that were about to evict
+    /// the incarnation see that it is alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -118,7 +118,8 @@ impl SharedFleet {
                 .put(META, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
-                // Meanwhile the strand was evicted, or a commit of the ended process or of this one was applied.
+                // A failed guard means that others removed the process from the fleet, or that another commit changed
+                // its rows.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error),
             }
@@ -126,16 +127,16 @@ impl SharedFleet {
         Err(last_error)
     }
 
-    /// Returns the operations that replace the first rows of a strand's report to its peers. If an earlier report was
-    /// longer, its remaining rows stay.
+    /// Returns the operations that replace the first rows of an incarnation's report to its peers. If an earlier report
+    /// was longer, its remaining rows stay.
     #[must_use]
     pub fn peer_report_operations(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
         rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
     }
 
-    /// Reads all strands with the rows of their latest reports, and the pages of further scans, with one call of the
-    /// store unless a page is full.
+    /// Reads all incarnations with the rows of their latest reports, and the pages of further scans, with one call of
+    /// the store unless a page is full.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -200,7 +201,7 @@ impl SharedFleet {
         }
     }
 
-    /// Returns some parts of a evicted strand to their pools; false if there is none.
+    /// Returns some parts of an evicted incarnation to their pools; false if there is none.
     fn return_parts(&self, id: u32) -> Result<bool, StoreError> {
         let page = self.store.scan(META, &rows::parts_prefix(id), None, BURIED_PARTS)?;
         if page.rows.is_empty() {
@@ -213,7 +214,7 @@ impl SharedFleet {
             batch = batch.append(SharedFleet::credit_operations(&PoolAmount { pool, amount }));
         }
         match self.store.apply(batch) {
-            // Another process returned them.
+            // A failed guard means that another process has already returned the parts.
             Ok(()) | Err(StoreError::Guard { .. }) => Ok(true),
             Err(error) => Err(error),
         }
@@ -221,7 +222,7 @@ impl SharedFleet {
 }
 
 /// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
-/// a strand without a name was evicted; it has not joined in between.
+/// an incarnation without a name was evicted; it has not joined in between.
 fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerIncarnation>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
@@ -235,7 +236,7 @@ fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<Peer
     strands.collect()
 }
 
-/// Groups the rows of reports, in the order of their keys, by strand.
+/// Groups the rows of reports, in the order of their keys, by incarnation.
 fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
     let mut reports: Vec<PeerReport> = Vec::new();
     for row in rows {
@@ -248,7 +249,7 @@ fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
     Ok(reports)
 }
 
-/// Returns the guard by which a strand proves that it is alive.
+/// Returns the guard by which an incarnation proves that it is alive.
 pub(crate) fn require_alive(id: u32) -> Transaction {
     Transaction::new().require_present(META, rows::process_name_key(id))
 }
@@ -257,7 +258,7 @@ impl Fleet for SharedFleet {
     fn join(&self, name: &str) -> Result<Incarnation, FleetError> {
         let mut last_error = StoreError::Guard { step: 0 };
         for attempt in 0..MAX_JOIN_ATTEMPTS {
-            // Gateways that start together do not all conflict again.
+            // A random pause keeps gateways that start together from conflicting again.
             let pause = MAX_JOIN_PAUSE.mul_f64(rand::random_range(0.0..1.0));
             std::thread::sleep(if attempt == 0 { Duration::ZERO } else { pause });
             let row = self.store.get(META, LAST_NUMBER_KEY)?;
@@ -298,14 +299,14 @@ impl Fleet for SharedFleet {
             batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), None, None);
         }
         for PoolAmount { pool, amount } in &report.returned {
-            // The transaction fails if the part would become negative.
+            // The transaction fails if the part of the process would become negative.
             batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
         }
         match self.store.apply(batch) {
             Ok(()) => Ok(next),
             Err(StoreError::Guard { .. }) if !self.is_alive(id)? => Err(FleetError::Evicted),
-            // An earlier attempt of the same heartbeat was applied.
+            // The stored beat shows that an earlier attempt of the same heartbeat was applied.
             Err(StoreError::Guard { .. }) if self.counter(&rows::incarnation_key(id))? == next.beat => {
                 Ok(next)
             }
@@ -331,7 +332,7 @@ impl Fleet for SharedFleet {
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
-                // Other strands drew from the pool in the meantime.
+                // Another failed guard means that other processes took from the pool in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }
@@ -362,7 +363,7 @@ impl Fleet for SharedFleet {
             Err(error) => return Err(error.into()),
         }
         while self.return_parts(id)? {}
-        // The beat row is removed only after the last part, so that an interrupted burial is found and continued.
+        // The beat row is removed after all parts, so that an interrupted removal is found and continued.
         self.delete_rows(&rows::report_prefix(id), Transaction::new)?;
         self.store.apply(Transaction::new().delete(META, rows::incarnation_key(id)))?;
         Ok(true)

@@ -1,27 +1,27 @@
-//! Detection of dead strands by the observer's own monotonic clock, without I/O: times are arguments.
+//! Detection of dead incarnations by the observer's own monotonic clock, without I/O: times are arguments.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::PeerIncarnation;
 
-/// Observer of the beats of other strands.
+/// Observer of the heartbeats of other processes.
 #[derive(Debug)]
 pub struct PeerWatch {
     dead_after: Duration,
-    /// Beat of each strand, and the time at which it was first seen.
+    /// Beat of each incarnation, and the time at which it was first seen.
     seen: HashMap<u32, (i64, Duration)>,
 }
 
 impl PeerWatch {
-    /// Creates an observer for which a strand is dead after `dead_after` without a change of its beat.
+    /// Creates an observer for which an incarnation is dead after `dead_after` without a change of its beat.
     #[must_use]
     pub fn new(dead_after: Duration) -> PeerWatch {
         PeerWatch { dead_after, seen: HashMap::new() }
     }
 
     /// Records the beats of the peers, which were read at `now`. Returns the peers that count as dead, and those whose
-    /// burial was not completed.
+    /// eviction was not completed.
     pub fn observe(&mut self, own: u32, peers: &[PeerIncarnation], now: Duration) -> Vec<PeerIncarnation> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();
@@ -37,14 +37,14 @@ impl PeerWatch {
         dead
     }
 
-    /// Forgets all beats. Call it after the connection to the store was lost, because beats of the peers could not be
-    /// seen meanwhile.
+    /// Forgets all beats. It is called after a lost connection to the store, because changes of the beats could not be
+    /// seen.
     pub fn reset(&mut self) {
         self.seen.clear();
     }
 }
 
-/// Period during which a strand may spend its parts without a call of the store.
+/// Period during which an incarnation may spend its parts without a call of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTerm {
     dead_after: Duration,
@@ -53,7 +53,7 @@ pub struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// Creates the term of a strand that others evict after `dead_after`. The term starts with the first call of
+    /// Creates the term of an incarnation that others evict after `dead_after`. The term starts with the first call of
     /// `renew`.
     #[must_use]
     pub const fn new(dead_after: Duration) -> LeaseTerm {
@@ -65,8 +65,8 @@ impl LeaseTerm {
         self.sent = Some(sent);
     }
 
-    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may evict
-    /// the strand.
+    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may
+    /// evict the incarnation.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
         let term = self.dead_after.saturating_sub(self.dead_after / 4);

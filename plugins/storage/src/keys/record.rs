@@ -68,7 +68,7 @@ pub struct KeyRecord {
     pub digest: KeyDigest,
     /// Display name that the owner chose.
     pub name: String,
-    /// Account that pays for its requests.
+    /// Account that pays for the requests of the key.
     pub account: String,
     /// Permission scopes.
     pub scopes: Vec<String>,
@@ -86,7 +86,7 @@ pub struct KeyRecord {
     pub expires: Option<u64>,
     /// Creation time.
     pub created: u64,
-    /// Previous secret, while it is still valid.
+    /// Previous secret of the key, while it is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousSecret>,
     /// Time of the last rotation of the secret, if any.

@@ -2,7 +2,7 @@
 //! alive.
 //!
 //! ```text
-//! ledger/chain/<k>  →  counter: strand that writes chain k
+//! ledger/chain/<k>  →  counter: incarnation that writes chain k
 //! ```
 //! A process that shares its store with no other writes chain 0 and claims nothing.
 
@@ -15,7 +15,7 @@ use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, counter_r
 /// Number of attempts to claim one chain against concurrent claims.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Claim of a chain by a living strand.
+/// Claim of a chain by a living incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainClaim {
     chain: u32,
@@ -25,16 +25,16 @@ pub struct ChainClaim {
 /// Result of an attempt to claim a chain.
 enum ClaimAttempt {
     Claimed,
-    /// Chain that cannot be claimed, because a living strand writes it.
+    /// Chain that cannot be claimed, because a living incarnation writes it.
     Held,
 }
 
 impl ChainClaim {
-    /// Claims the chain that the strand already holds, if it continues the strand of an earlier process; otherwise the
-    /// lowest chain that no living strand writes.
+    /// Claims the chain that the incarnation already holds, if it continues the incarnation of an earlier process;
+    /// otherwise the lowest chain that no living incarnation writes.
     ///
     /// # Errors
-    /// Returns `InUse` if the strand itself does not count as alive, and the errors of [`Store::apply`].
+    /// Returns `InUse` if the incarnation itself does not count as alive, and the errors of [`Store::apply`].
     pub fn take(store: &dyn Store, strand: u32) -> Result<ChainClaim, StoreError> {
         if let Some(claim) = ChainClaim::held_by(store, strand)? {
             return Ok(claim);
@@ -49,8 +49,8 @@ impl ChainClaim {
     }
 
     /// Claims a chain whose writer is dead, so that the caller can end the reserves that the writer left open. Returns
-    /// `None` if another living strand writes the chain. The claim must be returned with [`ChainClaim::release`], and
-    /// the chain must not be the strand's own.
+    /// `None` if another living incarnation writes the chain. The claim must be returned with [`ChainClaim::release`],
+    /// and the chain must not be the incarnation's own.
     ///
     /// # Errors
     /// Same as [`ChainClaim::take`].
@@ -63,7 +63,7 @@ impl ChainClaim {
         Ok(matches!(claim.try_take(store)?, ClaimAttempt::Claimed).then_some(claim))
     }
 
-    /// Returns the lowest chain that a strand has claimed.
+    /// Returns the lowest chain that an incarnation has claimed.
     fn held_by(store: &dyn Store, strand: u32) -> Result<Option<ChainClaim>, StoreError> {
         let held = counter_row(i64::from(strand));
         let mut chains = Vec::new();
@@ -119,7 +119,7 @@ impl ChainClaim {
     /// Releases the chain, so that any member may claim it.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]; `Guard` if another strand has claimed it since.
+    /// Same as [`Store::apply`]; `Guard` if another incarnation has claimed it since.
     pub fn release(self, store: &dyn Store) -> Result<(), StoreError> {
         let key = claim_key(self.chain);
         let held = counter_row(i64::from(self.strand));
@@ -136,13 +136,13 @@ impl ChainClaim {
         self.chain
     }
 
-    /// Returns the strand that holds the claim.
+    /// Returns the incarnation that holds the claim.
     #[must_use]
     pub const fn strand(&self) -> u32 {
         self.strand
     }
 
-    /// Adds the guards that every commit under this claim needs: the strand is alive and still holds the chain.
+    /// Adds the guards that every commit under this claim needs: the incarnation is alive and still holds the chain.
     pub(super) fn add_guards(&self, transaction: Transaction) -> Transaction {
         let held = counter_row(i64::from(self.strand));
         transaction.require_present(StoreTable::Meta, process_name_key(self.strand)).require_value(
@@ -152,7 +152,7 @@ impl ChainClaim {
         )
     }
 
-    /// Returns true if the strand counts as alive and still holds the chain.
+    /// Returns true if the incarnation counts as alive and still holds the chain.
     ///
     /// # Errors
     /// Same as [`Store::get`].
@@ -168,7 +168,7 @@ fn process_name_key(strand: u32) -> Vec<u8> {
     SharedFleet::liveness_row(strand).1
 }
 
-/// Returns the strand that claimed a chain last, and its row.
+/// Returns the incarnation that claimed a chain last, and its row.
 fn holder_of(store: &dyn Store, chain: u32) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
     let Some(row) = store.get(StoreTable::Meta, &claim_key(chain))? else { return Ok(None) };
     let strand = parse_counter(Some(&row)).ok().and_then(|strand| u32::try_from(strand).ok());

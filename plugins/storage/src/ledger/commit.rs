@@ -1,4 +1,4 @@
-//! Commit to the ledger: entries and what is written with them, as one guarded transaction.
+//! Commit to the ledger: entries and the rows that belong to them, as one guarded transaction.
 
 use super::key::{block_key, journal_key, month_key, name_key, tip_key};
 use super::{
@@ -13,7 +13,7 @@ use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowAddition, StoreError, StoreTable,
 pub struct EntryBlock {
     /// Month of the entries, such as `2026-11`.
     pub month: String,
-    /// Number of its last entry.
+    /// Number of the last entry of the block.
     pub last: u64,
     /// Text of the block, a line for each entry.
     pub text: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct RowWrite {
     pub table: StoreTable,
     /// Key of the row.
     pub key: Vec<u8>,
-    /// Value of the row; `None` removes it.
+    /// New value of the row; `None` removes the row.
     pub value: Option<Vec<u8>>,
 }
 
@@ -69,8 +69,8 @@ pub struct LedgerCommit {
     /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check
     /// of the previous tip ensures that a repeated commit does not add the amounts twice.
     pub balance_changes: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number_by_name`]. A name that is in
-    /// use already fails the commit.
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number_by_name`]. A name that
+    /// is in use already fails the commit.
     pub names: Vec<(String, u64)>,
     /// Keys and new values of the changed usage rollups. Only for a process that writes alone.
     pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
@@ -168,7 +168,7 @@ impl LedgerStore {
         if group.blocks.is_empty() && !group.balance_changes.is_empty() {
             return Err(StoreError::corrupt("a commit changes balances without an entry"));
         }
-        // The first guard: if it holds, no earlier try of the commit was applied.
+        // The first guard requires the previous tip: if it holds, no earlier attempt of the commit was applied.
         let mut batch = match &group.previous_tip {
             None => Transaction::new().require_absent(StoreTable::Meta, tip_key(self.chain)),
             Some(tip) => {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    /// Lines as the ledger's are.
+    /// Returns lines similar to the lines of the ledger.
     fn lines(count: usize) -> Vec<u8> {
         let mut text = String::new();
         for n in 0..count {

@@ -31,13 +31,14 @@ impl LedgerStore {
     /// Returns true if a commit was applied by an earlier try; `step` is the guard that has failed.
     pub(super) fn is_applied(&self, group: &LedgerCommit, step: usize) -> Result<bool, StoreError> {
         if !group.blocks.is_empty() {
-            // The first guard is the tip.
+            // The first guard of a commit with blocks is the tip of the chain.
             return Ok(step == 0 && self.tip()? == Some(group.new_tip));
         }
         let Some(changed) = group.changed_fence() else { return Ok(false) };
         let mut rows = vec![changed];
         if changed.value.is_none() {
-            // Another process may have removed the row, so the rows that the commit writes must have its values.
+            // An absent fence row is no proof, because another process may have removed it. Therefore the rows that the
+            // commit writes are compared too.
             rows.extend(group.extra_rows.iter().filter(|row| row.value.is_some()));
             if rows.len() == 1 {
                 return Ok(false);

@@ -32,7 +32,7 @@ const FRAME_HEAD: usize = 8;
 pub struct JournalId {
     /// Random number of the journal, which the store knows too.
     pub generation: u64,
-    /// Number of the strand (database row of a process start) of the process that wrote the journal.
+    /// Number of the incarnation (database row of a process start) of the process that wrote the journal.
     pub strand: u32,
     /// Number of the ledger chain for which the journal was written.
     pub chain: u32,
@@ -43,7 +43,7 @@ pub struct JournalId {
 pub struct JournalRecord {
     /// Number of the record, ascending.
     pub number: u64,
-    /// Content of the record, which this module does not parse.
+    /// Content of the journal record, which this module does not parse.
     pub bytes: Vec<u8>,
 }
 
@@ -121,7 +121,7 @@ impl LedgerJournal {
         let sync = || File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error));
         if LedgerJournal::read(folder)?.is_none_or(|stored| stored.id != id) {
             FILE_NAMES.iter().try_for_each(|name| remove_file(&folder.join(name)))?;
-            // Files of two journals are never in one folder.
+            // The removal of the old files is synced first, so that files of two journals are never in one folder.
             sync()?;
         }
         let [first, second] = FILE_NAMES.map(|name| JournalFile::open(&folder.join(name), id));
@@ -221,7 +221,7 @@ impl JournalFile {
     fn append(&mut self, frames: &[u8], last: u64) -> Result<(), StoreError> {
         let written = self.file.write_all(frames).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            // Frames that were written in part would hide later ones.
+            // Partly written frames are removed, because they would hide later frames.
             self.truncate(self.bytes)?;
             return Err(failed(&error));
         }
@@ -277,7 +277,7 @@ fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
     }))
 }
 
-/// Splits the first frame off; `None` if it is incomplete or damaged.
+/// Splits off the first frame of a journal file; `None` if it is incomplete or damaged.
 fn next_frame(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = text.split_at_checked(FRAME_HEAD)?;
     let (length, sum) = head.split_at_checked(4)?;

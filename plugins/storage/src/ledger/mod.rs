@@ -77,7 +77,7 @@ pub struct LedgerStore {
     claim: Option<ChainClaim>,
     replica: Option<Mutex<LedgerReplica>>,
     replica_dir: Option<PathBuf>,
-    /// Length of the last written month after the last commit; `None` while it is not known.
+    /// Length of the last written month after the last commit; `None` before it was read.
     last_length: Mutex<Option<MonthLength>>,
 }
 

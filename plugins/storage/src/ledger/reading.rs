@@ -102,7 +102,7 @@ impl LedgerStore {
         let (mut rows, mut more) = (page.rows, page.more);
         let mut own = 0;
         for row in &rows {
-            // The blocks of the next chain follow.
+            // The blocks of the next chain follow the last block of this chain.
             if chain_of(split_block_key(&row.key)?.1) != chain_of(after) {
                 more = false;
                 break;

@@ -10,9 +10,9 @@ const VERSION: u32 = 1;
 /// Tip of a ledger: its last entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerTip {
-    /// Number of the last entry.
+    /// Number of the last entry of the chain.
     pub seq: u64,
-    /// Hash of the last entry.
+    /// Hash of the last entry of the chain.
     pub hash: [u8; 32],
     /// Time of the last entry, Unix seconds.
     pub at: u64,

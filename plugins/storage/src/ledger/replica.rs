@@ -17,7 +17,7 @@ use crate::{StoreError, permissions};
 
 /// Number of entries whose blocks are compared with the end of the file on opening: more than one commit can have.
 const COMPARED_ENTRIES: u64 = 16_384;
-/// Maximum time from an append to its sync.
+/// Maximum time from an append to the replica until its sync to disk.
 const SYNC_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of unsynced entries before the current commit: well below [`COMPARED_ENTRIES`].
 const MAX_UNSYNCED: u64 = 4_096;
@@ -25,12 +25,12 @@ const MAX_UNSYNCED: u64 = 4_096;
 /// Maximum number of repairs retained until [`LedgerStore::take_repairs`] returns them.
 const MAX_REPAIRS: usize = 24;
 
-/// Replica of one ledger chain: the month files and what is known about their state.
+/// Replica of one ledger chain: the month files and their observed state.
 #[derive(Debug)]
 pub(super) struct LedgerReplica {
     folder: PathBuf,
     chain: u32,
-    /// Current month, its open file and the file length.
+    /// Month of the open replica file, the file, and its length.
     open: Option<(String, File, u64)>,
     /// Error of the last failed append or sync; before the next append the files are compared with the store.
     behind: Option<StoreError>,
@@ -62,7 +62,7 @@ impl LedgerReplica {
     /// Appends the blocks of a commit; returns true on success.
     pub(super) fn append(&mut self, ledger: &LedgerStore, group: &LedgerCommit) -> bool {
         let copied = match self.behind {
-            // The store already has this commit.
+            // The store already has the commit, so catching up copies it too.
             Some(_) => self.catch_up(ledger),
             None => self.write(ledger, group).and_then(|()| self.sync_if_due(group.new_tip.seq)),
         };
@@ -134,7 +134,7 @@ impl LedgerReplica {
                 self.sync_open()?;
             }
             let (file, at) = self.open_month(&first.month)?;
-            // A repeated commit may be in the file already; a file modified from outside is not appended to.
+            // A repeated commit may already be in the file. A file that was changed from outside gets no more entries.
             match end.checked_sub(text.len() as u64) {
                 Some(start) if start == *at => {
                     file.write_all_at(&text, start).map_err(write_error)?;
@@ -180,7 +180,7 @@ impl LedgerReplica {
             self.rename_diverged_file(ledger, month)?;
         }
         for (index, month) in months.iter().enumerate() {
-            // A commit spans at most two months.
+            // Only the last two months may be incomplete, because a commit spans at most two months.
             self.catch_up_month(ledger, month, index + 2 >= months.len())?;
         }
         Ok(())
@@ -211,7 +211,7 @@ impl LedgerReplica {
             self.rename_diverged_file(ledger, month)?;
         }
         let (file, length) = self.open_month(month)?;
-        // Past months were synced long ago; in the last two the end may be torn.
+        // Earlier months need no comparison, because they were synced long ago; the last two may end with a torn write.
         if *length == should && !recent {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl LedgerReplica {
         }
         let before = std::mem::replace(length, should);
         if let Some(at) = torn {
-            // A power cut removes the unsynced end of the file; any other difference is damage.
+            // A power cut can remove the unsynced end of the file; any other difference is damage.
             self.repairs.truncate(MAX_REPAIRS - 1);
             let title = file_title(self.chain, month);
             self.repairs.push(if before < should {
@@ -291,7 +291,7 @@ fn diverged_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("jsonl.{number}.reverted"))
 }
 
-/// Returns the last blocks of a month: those missing in the file, and at least those of the last commit.
+/// Returns the last blocks of a month: the blocks that the file lacks, and at least the blocks of the last commit.
 fn last_blocks(
     ledger: &LedgerStore,
     month: &str,
@@ -319,7 +319,7 @@ fn last_blocks(
     }
 }
 
-/// Returns true if the file has these bytes at the offset.
+/// Returns true if the file has the given bytes at the offset.
 pub(super) fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     let mut there = vec![0; text.len()];
     match file.read_exact_at(&mut there, at) {

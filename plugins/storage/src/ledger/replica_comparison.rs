@@ -33,7 +33,7 @@ pub(super) fn compare_files(
     expected: ExpectedReplica,
 ) -> Result<Vec<String>, StoreError> {
     let files = file_months(folder, chain)?;
-    // The months of the store are read after the files: a new month is in the store first.
+    // The months of the store are read after the files, because the store gets a new month first.
     let months = ledger.chain_months(chain)?;
     let unknown = files.iter().filter(|file| !months.contains(file));
     let mut findings: Vec<String> = unknown
@@ -64,7 +64,8 @@ pub(super) fn compare_files(
             Ok::<_, StoreError>(())
         })?;
         let length = file.metadata().map_err(write_error)?.len();
-        // Read after the file length, so that a commit in between is no difference.
+        // The length in the store is read after the length of the file, so that a commit in between is not reported as
+        // a difference.
         let should = ledger.chain_month_bytes(chain, &month)?;
         if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
             findings.push(format!("the file of {title} differs from the store after byte {at}"));
@@ -73,7 +74,7 @@ pub(super) fn compare_files(
     Ok(findings)
 }
 
-/// Returns true if the file has these bytes at the offset, or gets them within a second.
+/// Returns true if the file has the given bytes at the offset, or gets them within a second.
 fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     for _ in 0..READ_ATTEMPTS {
         if contains_at(file, at, text)? {

@@ -1,5 +1,5 @@
-//! Rows of the usage rollups. This module does not parse them: keys and values are those of the crate
-//! `penstock-usage`.
+//! Rows of the usage rollups. This module does not parse them; the crate `penstock-usage` defines their keys and
+//! values.
 
 use super::key::tip_key;
 use super::{LedgerStore, LedgerTip};

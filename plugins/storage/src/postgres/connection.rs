@@ -12,14 +12,14 @@ use crate::StoreError;
 /// Timeout of a connection including TLS and authentication.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error of a statement or connection, by what to do about it.
+/// Error of a statement or connection, classified by the reaction to it.
 #[derive(Debug)]
 pub(super) enum DatabaseError {
     /// Lost connection, or a server that starts or stops: a new connection may succeed.
     Lost(String),
     /// Transaction that was rolled back because of a concurrent one: the same transaction may succeed.
     Conflict,
-    /// Any other error: a retry would not help.
+    /// Any other database error, after which a retry would not help.
     Permanent(StoreError),
 }
 
@@ -33,7 +33,7 @@ impl From<tokio_postgres::Error> for DatabaseError {
             };
         };
         let code = state.code();
-        // A unique violation: another process created a row that was missing.
+        // A unique violation is a conflict too: another process created the same row.
         if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION]
             .contains(state)
         {

@@ -59,7 +59,7 @@ impl Drop for PostgresStore {
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
-        // A runtime must not be dropped on a thread of another one.
+        // The runtime shuts down in the background, because it must not be dropped on a thread of another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -73,7 +73,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns an error if the current outage has lasted longer than `fail_fast_after`: calls then fail at once.
+    /// Returns an error if the current outage has lasted longer than `fail_fast_after`, so that calls fail immediately.
     fn check_reachable(&self) -> Result<(), StoreError> {
         match self.status.outage_or_stall_duration() {
             Some(outage) if outage >= self.fail_fast_after => {

@@ -101,8 +101,8 @@ pub fn check_postgres_options(options: &PostgresOptions) -> Result<Option<String
     Ok(is_open.then(|| "the connection to the database is not encrypted: use sslmode=verify-full".to_owned()))
 }
 
-/// Returns the address and the names of a database for people, without credentials, such as `db.example.eu:5432, database
-/// penstock, schema penstock`.
+/// Returns the address and the names of a database for people, without credentials, such as `db.example.eu:5432,
+/// database penstock, schema penstock`.
 ///
 /// # Errors
 /// Returns `Database` with a description that does not repeat the URL.

@@ -17,7 +17,7 @@ use crate::StoreError;
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Port of a URL without one.
+/// Port that a URL without a port means.
 const DEFAULT_PORT: u16 = 5_432;
 /// Parameters that tokio-postgres reads from a URL.
 const URL_PARAMETERS: [&str; 18] = [
@@ -44,7 +44,7 @@ const URL_PARAMETERS: [&str; 18] = [
 /// Source of the password, if it is not in the URL.
 #[derive(Clone, Default)]
 pub enum PasswordSource {
-    /// Password of the URL, if it has one.
+    /// Password that the database URL contains, if it has one.
     #[default]
     Url,
     /// Password in plain text.
@@ -72,7 +72,7 @@ pub struct PostgresOptions {
     pub takeover_after: Duration,
     /// Timeout of a read and of `apply`, which then returns `Stuck`. Default 30 s.
     pub timeout: Duration,
-    /// Time without a connection after which calls fail at once. Default 5 s.
+    /// Time without a connection after which calls fail immediately. Default 5 s.
     pub fail_fast_after: Duration,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct ConnectSettings {
     password: PasswordSource,
     /// TLS configuration; `None` for connections without TLS.
     pub(super) tls: Option<Arc<ClientConfig>>,
-    /// True if the server is on this machine.
+    /// True if the database server is on this machine.
     pub(super) is_local: bool,
 }
 
@@ -253,8 +253,8 @@ fn split_tls_parameters(url: &str) -> (String, TlsParameters) {
     (format!("{base}?{}", rest.join("&")), tls)
 }
 
-/// Creates the TLS configuration: the server's certificate must be valid for its host name, by the given root
-/// certificates or those of the system.
+/// Creates the TLS configuration. The server's certificate must be valid for its host name, by the given root
+/// certificates or by those of the operating system.
 fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
     let mut roots = RootCertStore::empty();
     let certificates = match &tls.root {

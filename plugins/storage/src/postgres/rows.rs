@@ -97,7 +97,7 @@ pub(super) async fn scan_many(
         }
     }
     let pages = scans.iter().zip(&mut rows).map(|(scan, rows)| {
-        // The server need not keep the order of the parts of a union.
+        // The rows are sorted again, because the server need not keep the order of the parts of a union.
         rows.sort_by_cached_key(|row| row.try_get::<_, Vec<u8>>(0).unwrap_or_default());
         build_page(scan.table, scan.limit, rows)
     });
@@ -141,7 +141,7 @@ impl<'a> Selection<'a> {
         Selection { prefix, lower, upper, order, limit }
     }
 
-    /// Returns the query of the rows, and appends its parameters to those of the statement.
+    /// Returns the query of the rows, and appends its parameters to the parameters of the statement.
     fn query<'s>(
         &'s self,
         names: &TableNames,

@@ -20,7 +20,7 @@ const MAX_ATTEMPTS: u32 = 20;
 pub(super) enum ImportState {
     /// All rows are complete: no import is unfinished.
     Complete,
-    /// The rows are those of an import that has not finished.
+    /// The rows belong to an import that has not finished.
     Unfinished,
 }
 
@@ -45,7 +45,7 @@ impl TableNames {
         format!("{}.{}", self.schema, table.name())
     }
 
-    /// Returns the qualified name of the table of strands, the process starts.
+    /// Returns the qualified name of the table of incarnations, the process starts.
     pub(super) fn incarnation_table(&self) -> String {
         format!("{}.strands", self.schema)
     }
@@ -78,12 +78,12 @@ impl TableNames {
     }
 }
 
-/// Checks the server, and creates the tables if they are missing. Several processes may do so at once.
+/// Checks the server, and creates the tables if they are missing. Several processes may do so at the same time.
 pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
     check_server(client).await?;
     for _ in 1..MAX_ATTEMPTS {
         match ensure_tables(client, names).await {
-            // Another process has committed the same tables meanwhile.
+            // A conflict means that another process has committed the same tables in the meantime.
             Err(DatabaseError::Conflict) => {}
             result => return result,
         }

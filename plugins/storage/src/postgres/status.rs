@@ -21,7 +21,7 @@ pub(super) struct DatabaseStatus {
     origin: Instant,
     /// Start of the current outage, in milliseconds after `origin` plus one; 0 for none.
     lost_since: AtomicU64,
-    /// Start of the current group of transactions, in the same form.
+    /// Start of the current group of transactions, in the form of `lost_since`.
     busy_since: AtomicU64,
     /// Current [`WriterState`] as a number; once it is no longer `Active`, it does not change again.
     state: AtomicU8,

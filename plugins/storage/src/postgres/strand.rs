@@ -1,11 +1,11 @@
 //! Incarnation: the row of a process start in the database, and the proof that no other process writes.
 //!
-//! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
-//! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is
-//! no longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is
-//! live at a time, or several that all share the database. No clocks are compared: a strand counts as dead if the
-//! observer saw its beat unchanged for `takeover_after` by its own monotonic clock, or if the observer holds the lock
-//! of the folder that the strand's process held.
+//! An incarnation is live until its process closes the store or another process marks it as dead. It raises its `beat`
+//! with every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of an
+//! incarnation that is no longer live fails, and the number tells whether a commit was applied whose answer was lost.
+//! Only one incarnation is live at a time, or several that all share the database. No clocks are compared: an
+//! incarnation counts as dead if the observer saw its beat unchanged for `takeover_after` by its own monotonic clock,
+//! or if the observer holds the lock of the folder that the incarnation's process held.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,10 +23,10 @@ use super::schema::TableNames;
 use crate::StoreError;
 use crate::export::encode_hex;
 
-/// Maximum interval between two reads of the beats of other strands.
+/// Maximum interval between two reads of the beats of other incarnations.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Locked identity file in the process's folder, with the token of the last strand of this folder.
+/// Locked identity file in the process's folder, with the token of the last incarnation of this folder.
 pub(super) struct IdentityFile {
     file: File,
     /// Token of the previous process of this folder.
@@ -61,8 +61,8 @@ impl IdentityFile {
         Ok(IdentityFile { file, previous })
     }
 
-    /// Writes the token of a new strand. If it is missing, the next process of this folder has to wait until the strand
-    /// counts as dead, like a process of another folder.
+    /// Writes the token of a new incarnation. If it is missing, the next process of this folder has to wait until the
+    /// incarnation counts as dead, like a process of another folder.
     pub(super) fn write(&mut self, token: &str) -> Result<(), StoreError> {
         let written = self
             .file
@@ -83,11 +83,12 @@ pub(super) struct Incarnation {
 /// Outcome of one attempt of this process to join the processes that write to the database.
 enum JoinAttempt {
     Joined,
-    /// Heartbeat counters and process names, by strand id, of the live strands that prevent this one from joining.
+    /// Heartbeat counters and process names, by incarnation id, of the live incarnations that prevent this one from
+    /// joining.
     Occupied(HashMap<i32, (i64, String)>),
 }
 
-/// Joins as the process that writes to the database; waits for the death of other strands if the database is not
+/// Joins as the process that writes to the database; waits for the death of other incarnations if the database is not
 /// shared.
 ///
 /// # Errors
@@ -188,8 +189,8 @@ fn process_name() -> String {
 }
 
 impl Incarnation {
-    /// Returns the number of the last commit; `None` if the strand is no longer live. Waits for a commit in flight on a
-    /// lost connection.
+    /// Returns the number of the last commit; `None` if the incarnation is no longer live. Waits for a commit in flight
+    /// on a lost connection.
     pub(super) async fn last_commit(
         &self,
         client: &Client,
@@ -202,7 +203,7 @@ impl Incarnation {
         Ok(if row.try_get(1)? { Some(row.try_get(0)?) } else { None })
     }
 
-    /// Raises the beat; returns false if the strand is no longer live, or its last commit has another number.
+    /// Raises the beat; returns false if the incarnation is no longer live, or its last commit has another number.
     pub(super) async fn beat(
         &self,
         client: &Client,
@@ -218,14 +219,14 @@ impl Incarnation {
         Ok(client.execute_typed(&statement, &values).await? == 1)
     }
 
-    /// Ends the strand, so that the next process joins at once.
+    /// Ends the incarnation, so that the next process joins at once.
     pub(super) async fn leave(&self, client: &Client, names: &TableNames) -> Result<(), DatabaseError> {
         let statement = format!("update {} set live = false where token = $1", names.incarnation_table());
         client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await?;
         Ok(())
     }
 
-    /// Returns the process name of the live strand; it is another process if this strand is dead.
+    /// Returns the process name of the live incarnation; it is another process if this incarnation is dead.
     pub(super) async fn active_process_name(
         client: &Client,
         names: &TableNames,

@@ -2,7 +2,7 @@
 //! does.
 //!
 //! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number
-//! of the strand's last commit on the next connection, so no group is applied twice.
+//! of the incarnation's last commit on the next connection, so no group is applied twice.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -53,7 +53,7 @@ pub(super) struct GroupWriter {
     pub(super) heartbeat: Duration,
     /// Open database connection; `None` while it is lost.
     pub(super) client: Option<Client>,
-    /// Number of the last commit of this strand.
+    /// Number of the last commit of this incarnation.
     pub(super) seq: i64,
     /// Number and results of a commit whose answer was lost.
     pub(super) unanswered: Option<(i64, GroupResults)>,
@@ -95,7 +95,7 @@ impl GroupWriter {
         self.status.mark_idle();
         let results = results.unwrap_or_else(|error| vec![Err(error); group.len()]);
         for (job, result) in group.into_iter().zip(results) {
-            // The receiver is gone if the caller timed out.
+            // Sending fails if the caller timed out and dropped the receiver.
             let _ = job.reply.send(result);
         }
     }
@@ -152,7 +152,7 @@ impl GroupWriter {
         match error {
             None => self.status.mark_answered(),
             Some(error) => {
-                // An open transaction ends with its connection.
+                // Closing the connection ends its open transaction.
                 self.client = None;
                 if matches!(error, DatabaseError::Lost(_)) {
                     self.status.mark_lost();
@@ -216,11 +216,11 @@ impl GroupWriter {
             .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
             .await?;
         if claimed != 1 {
-            // The next attempt opens a connection and reads the number again, or finds that the strand is dead. A
+            // The next attempt opens a connection and reads the number again, or finds that the incarnation is dead. A
             // commit whose answer was lost may have been applied only now: until then it held the lock of the row.
             return Err(DatabaseError::Conflict);
         }
-        // The strand's row is locked now: an unanswered commit was not applied, and never will be.
+        // The row of the process is locked now, so an unanswered commit was not applied and never will be.
         self.unanswered = None;
         let rows = GroupRows::read(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| rows.stored_row(key));

@@ -54,7 +54,7 @@ pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
         return Ok(());
     }
     match compact_log(engine) {
-        // A damaged row or a full disk does not prevent opening: such a store is still readable.
+        // The store opens in spite of a damaged row or a full disk, because it is still readable.
         Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with_sled(|_| Ok(())),
         replaced => replaced.map(|_| ()),
     }
@@ -64,7 +64,7 @@ pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
 /// segments, and for the reserve file.
 fn has_disk_space(engine: &SledEngine, rows: u64) -> bool {
     let needed = rows.saturating_add(2 * SEGMENT_BYTES as u64).saturating_add(engine.options.ballast_bytes);
-    // If the free space is unknown, compaction is attempted.
+    // Compaction is tried if the free disk space is unknown.
     engine.dir.free_bytes().map_or(true, |free| free >= needed)
 }
 
@@ -72,7 +72,7 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
     let before = engine.with_sled(SledHandle::log_bytes)?;
     let side = engine.dir.staging_path()?;
     if let Err(why) = copy_rows(engine, &side) {
-        // The new log is incomplete, and on a full disk the store needs its space.
+        // The incomplete new log is removed, because on a full disk the store needs its space.
         remove_all(&side)?;
         return Err(why);
     }

@@ -127,7 +127,7 @@ impl SledEngine {
         ));
         let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
         if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {
-            // The verification may have counted rows that are not on disk.
+            // The result of the verification is dropped, because it may include rows that are not on disk.
             *survey = None;
             return Err(fault);
         }
@@ -179,7 +179,7 @@ impl SledEngine {
 /// Progress of a verification: the rows counted up to a key.
 #[derive(Debug, Default)]
 pub(crate) struct VerifyPass {
-    /// Greatest key read so far.
+    /// Greatest key that the scan has read so far.
     pub(crate) cursor: Option<Vec<u8>>,
     /// Count and checksum of the rows up to the cursor, updated with concurrent writes.
     pub(crate) counted: CommitMarker,

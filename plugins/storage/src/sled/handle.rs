@@ -137,7 +137,7 @@ impl SledHandle {
             }
         }
         catch_panic("write", || self.db.apply_batch(batch))?;
-        // The write is complete: errors of these reads are ignored.
+        // Errors of the following reads are ignored, because the write is complete.
         long.iter().for_each(|key| drop(self.touch_cache(key)));
         Ok(())
     }

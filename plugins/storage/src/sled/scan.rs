@@ -17,8 +17,8 @@ const MAX_ROUNDS: usize = 16;
 /// Maximum number of damaged rows that a verification lists.
 const MAX_FINDINGS: usize = 100;
 
-/// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads the
-/// recorded rows again; the last few of them while writes are paused.
+/// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads
+/// the recorded rows again; the last few of them while writes are paused.
 pub(crate) fn copy_all_rows(
     engine: &SledEngine,
     sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
@@ -121,7 +121,7 @@ pub(crate) fn check_missing_rows(engine: &SledEngine) -> Result<(), StoreError> 
     }
 }
 
-/// Verifies one chunk; returns true if there were rows left to read.
+/// Verifies one chunk of rows; returns true if there were rows left to read.
 fn verify_chunk(
     engine: &SledEngine,
     survey: &mut VerifyPass,

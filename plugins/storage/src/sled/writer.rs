@@ -96,7 +96,7 @@ fn recover_from_error(engine: &SledEngine, fault: CommitError) -> StoreError {
         CommitError::Write(error) => (error, WriteMode::Ready),
     };
     engine.writer_health.set_mode(mode);
-    // If reopening fails, the next caller tries again.
+    // A failed reopening is tried again by the next caller.
     if mode != WriteMode::Failed {
         let _ = engine.reopen();
     }

@@ -195,7 +195,7 @@ fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage,
             _ => parts.insert(0, PromptPart::Text("Error: ".to_owned())),
         }
     }
-    // Texts become one text, joined by line ends.
+    // A result that has only texts becomes one text, joined by line ends.
     let only_text = parts.iter().all(|part| matches!(part, PromptPart::Text(_)));
     let mut turn = PromptMessage {
         role: SpeakerRole::Tool,

@@ -30,7 +30,7 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
     while let Some(byte) = rest.next() {
         match byte {
             b'"' => {
-                // Skip to the end of the string.
+                // Skips the rest of a string, up to its closing quote.
                 while let Some(byte) = rest.next() {
                     match byte {
                         b'\\' => drop(rest.next()),

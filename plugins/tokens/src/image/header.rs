@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Number of base64 characters that contain every header except that of a JPEG.
+/// Number of base64 characters that contain the header of every format except JPEG.
 const MAX_HEADER_CHARS: usize = 64;
 /// Number of base64 characters that contain the frame header of most JPEG files.
 const USUAL_JPEG_CHARS: usize = 16 << 10;
@@ -22,7 +22,7 @@ pub(super) fn image_size(data: &str) -> Option<(u32, u32)> {
 
 fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {
     let cut = characters.min(data.trim_end_matches('=').len());
-    // Four characters are three bytes; a single character of an incomplete group contains no byte.
+    // Four base64 characters encode three bytes; a single character of an incomplete group encodes none.
     let cut = if cut % 4 == 1 { cut - 1 } else { cut };
     let cut = if cut < characters { cut } else { cut - cut % 4 };
     STANDARD_NO_PAD.decode(data.get(..cut)?).ok()
@@ -76,10 +76,10 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             return None;
         }
         match *bytes.get(at + 1)? {
-            // Fill bytes, and markers without a body.
+            // Fill bytes, and JPEG markers without a body, are skipped.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
-            // Frame headers; the excluded values in this range are tables.
+            // Frame header of a JPEG with the size of the image. The excluded markers are tables.
             0xc0..=0xcf if !matches!(bytes.get(at + 1), Some(0xc4 | 0xc8 | 0xcc)) => {
                 return Some((be16(bytes, at + 7)?, be16(bytes, at + 5)?));
             }

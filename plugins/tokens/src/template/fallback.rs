@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Change that is made to a conversation which a template has refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateFallback {
-    /// No change.
+    /// The conversation is passed to the template without a change.
     None,
     /// System messages after the leading ones become user messages, and consecutive messages of one role are merged.
     LaterSystem,

@@ -17,7 +17,7 @@ pub(super) struct AddedToken {
     pub(super) rstrip: bool,
 }
 
-/// All added tokens.
+/// All added tokens of a tokenizer.
 pub(super) struct AddedTokens {
     raw: Option<TokenMatcher>,
     normalized: Option<TokenMatcher>,
@@ -43,7 +43,7 @@ impl AddedTokens {
         split(self.raw.as_ref(), text, each)
     }
 
-    /// Same as [`AddedTokens::split_raw`], for normalised text.
+    /// Splits normalised text at added tokens, as [`AddedTokens::split_raw`] splits the raw text.
     pub(super) fn split_normalized<'t>(
         &self,
         text: &'t str,

@@ -7,7 +7,8 @@ use crate::budget::{CountHalt, TokenMeter};
 use ahash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
-/// Difference between the score (logarithm of the probability) of the least likely token and that of an unknown token.
+/// Difference between the score (logarithm of the probability) of the least likely token and the score of an unknown
+/// token.
 const PENALTY: f64 = 10.0;
 
 /// Parameters of a unigram model, as read from a tokenizer file.
@@ -83,7 +84,7 @@ impl UnigramModel {
 
     /// Adds the tokens of a word to a meter.
     pub(super) fn count(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        // Paths to the offsets after the current one, at most as many as the longest token has bytes.
+        // Best paths to the offsets after the current one, at most as many as the longest token has bytes.
         let mut paths: VecDeque<Option<TokenPath>> = VecDeque::new();
         let mut here = TokenPath { score: 0.0, tokens: 0, unknown: 0 };
         for (at, letter) in word.char_indices() {
@@ -122,8 +123,8 @@ impl UnigramModel {
         least.add(open.map(|path| path.tokens).min().unwrap_or(0))
     }
 
-    /// Improves the paths to the offsets that one token reaches from the current offset. The front of `paths` belongs to
-    /// the next offset.
+    /// Improves the paths to the offsets that one token reaches from the current offset. The front of `paths` belongs
+    /// to the next offset.
     fn extend_paths(
         &self,
         rest: &[u8],

@@ -73,7 +73,8 @@ impl Endpoint for DownloadFile {
             let opened = open_file(x, file).await;
             let opened = opened.map_err(|failed| log_file_failure(&id, failed))?;
             x.reserve_memory(READ_SIZE.min(usize::try_from(range.end - range.start).unwrap_or(READ_SIZE)))?;
-            // Read before the response head is sent, so that damage is an error and not a truncated file.
+            // The first bytes are read before the response head is sent, so that damage leads to an error and not to a
+            // truncated file.
             let first =
                 read_slice(x, &opened, &range).await.map_err(|failed| log_file_failure(&id, failed))?;
             x.record.status = status;

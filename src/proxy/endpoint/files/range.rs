@@ -7,7 +7,7 @@ use std::ops::Range;
 pub enum RangeRequest {
     /// All bytes: there is no range, or it is invalid.
     Full,
-    /// Range of bytes.
+    /// Range of bytes within the file.
     Part(Range<u64>),
     /// Range outside of the contents, which is not satisfiable.
     Unsatisfiable,

@@ -193,7 +193,7 @@ impl UploadWriter {
         }
     }
 
-    /// Discards the upload.
+    /// Discards the upload after an error.
     async fn discard(&mut self) {
         self.slice = Vec::new();
         if let Ok(incoming) = self.finish_write().await {

@@ -76,7 +76,7 @@ pub fn parsed_document() -> &'static Value {
 fn schemas() -> Map<String, Value> {
     let mut texts = vec![SCHEMAS.to_owned()];
     for schemas in ENDPOINTS.iter().map(|endpoint| endpoint.operation().schemas) {
-        // Two paths of one endpoint have the same ones.
+        // Two paths of one endpoint have the same schemas.
         let text = format!("{{{schemas}}}");
         if !texts.contains(&text) {
             texts.push(text);
@@ -180,7 +180,7 @@ impl ErrorResponses {
     }
 }
 
-/// Description of an error code in a response.
+/// Returns the description of an error code in a response.
 fn describe_code(code: ErrorCode) -> String {
     let row = code.spec();
     format!("`{}` ({}): {}", row.code, row.chat_type, row.message)

@@ -19,9 +19,9 @@ pub enum EndpointWork {
 pub struct Operation {
     /// Summary of the endpoint in one line.
     pub summary: &'static str,
-    /// OpenAPI tag.
+    /// Tag of the operation in the OpenAPI document.
     pub tag: &'static str,
-    /// Kind of work.
+    /// Kind of the endpoint's work.
     pub work: EndpointWork,
     /// Content type and schema of the request body.
     pub body: Option<(&'static str, &'static str)>,
@@ -119,7 +119,7 @@ pub fn query_parameter_schema(written: &str) -> Value {
     json!({ "name": name, "in": "query", "schema": schema })
 }
 
-/// Error codes that an endpoint may return.
+/// Returns the error codes that an endpoint may return.
 pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> {
     let mut codes = vec![
         ErrorCode::InvalidRequest,

@@ -19,7 +19,8 @@ const NOT_BACKGROUND: &str =
 const STARTING_AFTER: &str = "starting_after: expected the sequence_number of an event.";
 const STREAM: &str = "stream: expected true or false.";
 
-/// Returns the number of the event after which a stream starts, if the query asks for a stream: the outer `None` is none.
+/// Parses the query: returns `None` if it requests no stream, else the number of the event after which the stream
+/// starts.
 ///
 /// # Errors
 /// Returns 400 if `stream` is no boolean, or if the number is invalid.
@@ -114,7 +115,7 @@ async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, respons
             return WriteOutcome::Disconnected;
         }
     }
-    // A stream without events so far has its head.
+    // The head is sent even if there are no events yet.
     write_outcome(x.caller.flush().await)
 }
 

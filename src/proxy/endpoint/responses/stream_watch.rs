@@ -104,7 +104,7 @@ impl StreamWatch {
         };
         match waited {
             WaitOutcome::Ready(true) | WaitOutcome::Deadline => {}
-            // The run has left this process.
+            // The response no longer runs in this process, which therefore sends no more changes.
             WaitOutcome::Ready(false) => self.changes = None,
             WaitOutcome::Disconnected => return Err(StreamInterruption::Disconnected),
             WaitOutcome::Revoked => return Err(StreamInterruption::BrokenOff(ErrorCode::InvalidKey)),

@@ -42,7 +42,7 @@ pub(super) struct SharedChoiceState<'a> {
     progress: ResponseProgress,
     /// Signal that asks the client's exchange to release its permit, if that exchange is a batch line.
     reclaim_signal: Option<CancellationToken>,
-    /// Cancels all choices.
+    /// Token that cancels all choices.
     pub(super) cancel: CancellationToken,
     /// Provider of the first content, and the number of its attempt.
     pub(super) first_provider: Arc<OnceLock<(Box<str>, u32)>>,

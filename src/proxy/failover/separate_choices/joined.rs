@@ -27,7 +27,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         self.run.translation.as_deref_mut()
     }
 
-    // Each choice records its own progress.
+    // Progress is recorded by each choice, and not by the joined response.
     fn record_progress(&mut self, _bytes: usize) {}
 
     fn total_usage(&self) -> Option<TokenUsage> {

@@ -2,9 +2,10 @@
 //! attempts, permits and rescue. All of them use the reservation of credits and limits that was made for the client's
 //! request.
 //!
-//! Streams are interleaved, and each event has the index of its choice. The end (finish reasons, usage, both objects)
-//! is sent once, when all choices are complete. If no provider answers one of the choices, the request fails. The usage
-//! is the sum of the choices, so the prompt counts once for each choice, as often as it was processed.
+//! Streams are interleaved, and each event has the index of its choice. The end (finish reasons, usage,
+//! `environment_impact` and `billing_cost`) is sent once, when all choices are complete. If no provider answers one of
+//! the choices, the request fails. The usage is the sum of the choices, so the prompt counts once for each choice, as
+//! often as it was processed.
 
 mod choice;
 mod joined;
@@ -36,7 +37,7 @@ const MAX_PENDING_PIECES: usize = 8;
 
 /// Choices that are to be requested one by one.
 pub(super) struct SeparateChoices {
-    /// Index of the first of these choices; the choices before it are complete.
+    /// Index of the first requested choice; the choices before it are complete.
     from: u32,
     /// Offer that refused the request, perhaps because of its several choices; `None` if no offer has refused it.
     suspect: Option<Arc<OfferState>>,
@@ -270,7 +271,7 @@ async fn finish_choices(
     Ok(buffered::send_buffered_response(run, head, "application/json", body.downstream).await)
 }
 
-/// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
+/// Ends a stream: the finish reasons of all choices, usage, `environment_impact` and `billing_cost`, the last event.
 async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     primary: &Arc<OfferState>,

@@ -10,7 +10,8 @@ use crate::upstream::offer::OfferState;
 use penstock_core::{ApiError, OutputBuffer, StreamTranslation};
 use std::sync::Arc;
 
-/// Ends a complete stream: the response body filters settle it, and the last event carries the usage and both objects.
+/// Ends a complete stream: the response body filters settle it, and the last event carries the usage,
+/// `environment_impact` and `billing_cost`.
 pub(super) async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

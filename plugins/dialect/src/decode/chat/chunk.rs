@@ -25,7 +25,7 @@ const MAX_CHOICES: u64 = 1024;
 /// Range of the text of a chunk that contains nothing else, without its quotes.
 pub(super) struct TextSpan(pub(super) Range<usize>);
 
-/// Parser of the chunks of one answer, one after the other.
+/// Parser of the successive chunks of one answer.
 pub(super) struct ChunkReader {
     seed: String,
     is_buffered: bool,
@@ -97,7 +97,7 @@ impl ChunkReader {
             let mut added = events.iter().skip(before);
             self.usage_with_output = added.any(|event| event.generated_bytes() > 0);
         }
-        // The usage comes last, because after `[DONE]` nothing is read that follows the usage.
+        // The usage is recorded last, because nothing after the usage is read once `[DONE]` has arrived.
         events.extend(measured.map(AnswerEvent::Energy));
         events.extend(usage.map(AnswerEvent::Usage));
         let alone = count == 1 && usage.is_none() && measured.is_none();
@@ -205,8 +205,8 @@ struct ChunkContext<'a> {
 
 impl ChoiceDecoder {
     /// Completes the members of the last chunk from a message beside its delta, which has the whole answer: only
-    /// channels that have had no output so far are read from it, and reasoning parts only if there is no reasoning text.
-    /// Returns true with the members if they have whole tool calls.
+    /// channels that have had no output so far are read from it, and reasoning parts only if there is no reasoning
+    /// text. Returns true with the members if they have whole tool calls.
     fn complete_from_whole<'a>(
         &self,
         delta: MessageMembers<'a>,
@@ -310,7 +310,7 @@ impl ChoiceDecoder {
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        // An answer that has nothing but content of an unknown kind would look empty.
+        // An answer with only content of an unknown kind is an error, because the client would see an empty answer.
         if self.content == ChoiceContent::Unknown {
             return Err(malformed_error());
         }

@@ -13,9 +13,9 @@ const MAX_FRAME_BYTES: usize = 4096;
 
 /// Bytes around the text of a chunk.
 pub(super) struct ChunkFrame {
-    /// Bytes before the text, with its opening quote.
+    /// Bytes of the event before the text, with the opening quote of the text.
     prefix: Box<[u8]>,
-    /// Bytes after the text, with its closing quote.
+    /// Bytes of the event after the text, with the closing quote of the text.
     suffix: Box<[u8]>,
     choice: u32,
     text_kind: FrameTextKind,

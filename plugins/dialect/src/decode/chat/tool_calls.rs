@@ -46,10 +46,10 @@ pub(super) struct ToolCallFragment<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a [u8]>,
     pub(super) name: Option<&'a [u8]>,
-    /// True if there is a name and it is empty.
+    /// True if the fragment has a tool name that is empty.
     pub(super) is_name_empty: bool,
     pub(super) arguments: Option<&'a [u8]>,
-    /// True if the fragment is known to be a separate call.
+    /// True if the fragment certainly begins a separate tool call.
     pub(super) is_separate_call: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> ToolCallFragment<'a> {
         json_cursor::is_object(element).then_some(fragment)
     }
 
-    /// Returns true if the fragment has no members that are known.
+    /// Returns true if the fragment has no recognised members.
     pub(super) const fn is_empty(&self) -> bool {
         self.index.is_none()
             && self.id.is_none()
@@ -164,14 +164,14 @@ impl ToolCallTracker {
         self.buffered_bytes
     }
 
-    /// Adds one fragment and appends its events.
+    /// Adds one fragment of a tool call and appends its events.
     pub(super) fn add_fragment(
         &mut self,
         fragment: &ToolCallFragment<'_>,
         context: &mut FragmentContext<'_>,
     ) -> Result<(), UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
-        // An excess of calls, or a name that is too long, is an error of the model's output.
+        // Too many tool calls, or a tool name that is too long, is an error of the model's output.
         let at = match self.find_call(fragment) {
             Some(at) => at,
             None => {
@@ -193,7 +193,7 @@ impl ToolCallTracker {
                 Some(inside) => {
                     context.split_surrogate.join(TextChannel::Arguments(at), context.source, inside)
                 }
-                // Arguments that are not a string are used as they are.
+                // Arguments that are not a JSON string are used unchanged.
                 None => std::str::from_utf8(arguments).ok().map(EscapedText::new),
             }
             .ok_or_else(malformed)?;
@@ -219,7 +219,7 @@ impl ToolCallTracker {
         Ok(())
     }
 
-    /// Emits what was held back: arguments that mean "none", and calls of which only the name has arrived.
+    /// Emits output that was held back: arguments that mean "none", and calls of which only the name has arrived.
     pub(super) fn flush(&mut self, context: &mut FragmentContext<'_>) -> Result<(), UpstreamError> {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(at) else { continue };

@@ -5,8 +5,8 @@ use crate::json_cursor;
 use bytes::Bytes;
 use penstock_json_scan::json;
 
-/// Returns a `message_start` event with content as the events that it stands for: one with an empty message, and a start
-/// and a stop for each block. `None` for any other event.
+/// Returns a `message_start` event with content as the events that it stands for: one with an empty message, and a
+/// start and a stop for each block. `None` for any other event.
 pub(crate) fn split_message_start(data: &[u8], seen: &EventMembers<'_>) -> Option<Vec<Bytes>> {
     let message = seen.message.filter(|_| seen.event_type == "message_start")?;
     let content = json_cursor::member_value(message, "content").filter(|list| json_cursor::is_array(list))?;

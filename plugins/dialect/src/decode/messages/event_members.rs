@@ -16,7 +16,7 @@ pub(crate) struct EventMembers<'a> {
     pub(crate) content_block: Option<&'a [u8]>,
     pub(crate) message: Option<&'a [u8]>,
     pub(super) usage: Option<&'a [u8]>,
-    /// Member `error`, unless it is null.
+    /// Member `error` of an event, unless it is null.
     pub(super) error: Option<&'a [u8]>,
     pub(super) measured_energy: Option<MeasuredEnergy>,
     /// True if the data is one complete object.
@@ -49,7 +49,7 @@ impl<'a> EventMembers<'a> {
         seen
     }
 
-    /// Returns true if the type is that of an event of an answer. The type of an error is not one of them.
+    /// Returns true if the type belongs to an event of an answer; the type of an error event does not.
     pub(crate) fn has_known_type(&self) -> bool {
         matches!(
             &*self.event_type,

@@ -20,7 +20,7 @@ const PARAGRAPH: &str = "\n\n";
 enum ItemKind {
     Message,
     Reasoning,
-    /// Function call with its number in the answer.
+    /// Function call, with its number among the calls of the answer.
     Call(u32),
     /// Item of a type that the clients of no dialect know.
     Other,
@@ -42,7 +42,7 @@ pub(super) struct DecodedItem {
     parts: Vec<DecodedPart>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
     announced: Vec<AnnouncedText>,
-    /// Bytes of the encrypted reasoning so far.
+    /// Number of bytes of encrypted reasoning so far.
     sealed_bytes: usize,
 }
 
@@ -153,7 +153,7 @@ impl DecodedItem {
         self.parts.iter().any(|part| part.key == key)
     }
 
-    /// Emits text of a part and records it.
+    /// Emits text of a part of an output item and records it.
     fn emit(
         &mut self,
         key: PartKey,
@@ -238,7 +238,7 @@ impl DecodedItem {
         self.emit(key, rest, None, context)
     }
 
-    /// Stores the texts that an item has at its start.
+    /// Stores the texts that an output item has when it is added.
     pub(super) fn store_initial_texts(
         &mut self,
         item: &[u8],
@@ -257,7 +257,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Stores the text that a part has at its start.
+    /// Stores the text that a part of an output item has when it is added.
     pub(super) fn store_initial_part_text(
         &mut self,
         part: &[u8],
@@ -274,7 +274,8 @@ impl DecodedItem {
         }
     }
 
-    /// Stores a text. A value that is not a string is ignored here, because the end of the part is checked.
+    /// Stores the initial text of a part. A value that is not a string is ignored, because the end of the part is
+    /// checked.
     fn announce_text(
         &mut self,
         key: PartKey,
@@ -317,7 +318,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Closes the item and adds what is missing of its texts.
+    /// Closes the item and emits the missing ends of its texts.
     pub(super) fn close(
         &mut self,
         item: &[u8],
@@ -336,7 +337,7 @@ impl DecodedItem {
         self.emit_initial_texts(context)
     }
 
-    /// Adds what is missing of the texts of a complete item.
+    /// Emits the missing ends of the texts of a complete item.
     pub(super) fn push_missing(
         &mut self,
         item: &[u8],
@@ -368,7 +369,7 @@ impl DecodedItem {
         context.events.extend((bytes > 0).then_some(AnswerEvent::SealedReasoning { bytes }));
     }
 
-    /// Emits what is missing of the parts of a complete item. Parts of unknown types are ignored.
+    /// Emits the missing ends of the parts of a complete item. Parts of unknown types are ignored.
     fn push_parts(&mut self, parts: &[u8], context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         if !json_cursor::is_array(parts) {
             return Err(malformed_error());
@@ -379,7 +380,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Emits what is missing of the text of a complete part.
+    /// Emits the missing end of the text of a complete part.
     pub(super) fn push_complete_part(
         &mut self,
         part: &[u8],

@@ -114,7 +114,7 @@ pub(super) struct DecodedPart {
     exact: Fingerprint,
     /// Fingerprint of the text without white space.
     letters: Fingerprint,
-    /// Arguments so far; `None` for other texts and above [`MAX_ARGUMENTS_BYTES`].
+    /// Argument text emitted so far; `None` for other texts and above [`MAX_ARGUMENTS_BYTES`].
     arguments: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct DecodedPart {
 pub(super) enum FinalTextComparison<'a> {
     /// Equal: all of the text was emitted.
     Emitted,
-    /// The emitted text is a prefix; this is the rest.
+    /// The emitted text is a prefix of the complete text; the value is the rest.
     Continues(&'a str),
     /// Different: the emitted text is not a prefix of the complete text.
     Contradicts,
@@ -140,7 +140,7 @@ impl DecodedPart {
         }
     }
 
-    /// Records an emitted text; returns the bytes stored of it.
+    /// Records text that was emitted; returns the number of bytes that were stored of it.
     pub(super) fn record(&mut self, text: &str) -> usize {
         self.len += text.len();
         self.exact = text.bytes().fold(self.exact, Fingerprint::then);

@@ -1,4 +1,4 @@
-//! Implementation of the stream translation by the passthrough. What it does not do itself, the shadow translator does.
+//! Implementation of the stream translation by the passthrough. The shadow translator does everything else.
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;

@@ -30,7 +30,7 @@ pub(super) struct BlockWriter {
     /// Hash of the reasoning, for the signature that is generated if the provider sends none.
     reasoning_hash: u64,
     index: u32,
-    /// Bytes of a delta event that precede its text.
+    /// Bytes of a delta event that precede the text of the delta.
     delta_prefix: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl BlockWriter {
         text.escaped().len()
     }
 
-    /// Records a text of this block; returns true if the client sees it. Arguments are parsed here.
+    /// Records a text of the block; returns true if the client sees the text. The JSON of tool arguments is parsed too.
     fn record_text(&mut self, text: &EscapedText) -> bool {
         match self.kind {
             BlockKind::Text => true,

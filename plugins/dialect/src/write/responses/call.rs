@@ -51,7 +51,7 @@ impl CallState {
         }
     }
 
-    /// Writes the members of a call that follow its id.
+    /// Writes the members of a tool call that follow its id.
     pub(super) fn write(&self, status: ItemStatus, out: &mut Vec<u8>) {
         let (kind, text) = match self.custom {
             Some(_) => ("custom_tool_call", "input"),

@@ -11,13 +11,13 @@ const MAX_START_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InputState {
-    /// Before the opening quote of the input.
+    /// State before the opening quote of the input.
     Start,
-    /// Inside the string that contains the input.
+    /// State inside the string that contains the input.
     Inside,
-    /// After the end of the string: the rest has no content.
+    /// State after the end of the string: the remaining bytes have no content.
     After,
-    /// Inside arguments of another form, which are the input themselves.
+    /// State inside arguments of another form, which are the input themselves.
     Raw,
 }
 
@@ -85,8 +85,8 @@ impl CustomInputReader {
         self.pending.len()
     }
 
-    /// Appends the contents of the JSON string up to its closing quote, or up to an escape that is incomplete at the end
-    /// of `text`.
+    /// Appends the contents of the JSON string up to its closing quote, or up to an escape that is incomplete at the
+    /// end of `text`.
     fn push_inside(&mut self, text: &str, out: &mut Vec<u8>) {
         let mut rest = text;
         while let Some(special) = rest.find(|letter: char| matches!(letter, '"' | '\\') || letter < ' ') {
@@ -109,7 +109,7 @@ impl CustomInputReader {
                     }
                 },
                 _ => {
-                    // The model did not escape this control character.
+                    // A control character that the model did not escape is escaped.
                     let (control, more) = after.split_at(1);
                     json::write_escaped(out, control);
                     rest = more;
@@ -159,7 +159,8 @@ fn escape_length(text: &str) -> Option<usize> {
     if *bytes.get(1)? != b'u' {
         return Some(1 + text.get(1..)?.chars().next()?.len_utf8());
     }
-    // Returns the code unit of an escape: `None` if it is cut, `Some(None)` if it is not `\u` with four digits.
+    // Returns the code unit of a `\u` escape: `None` if the escape is incomplete, `Some(None)` if it has no four
+    // hexadecimal digits.
     let unit = |at: usize| -> Option<Option<u16>> {
         let digits = bytes.get(at + 2..)?;
         let digits = digits.get(..4).unwrap_or(digits);

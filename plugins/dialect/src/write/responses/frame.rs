@@ -152,7 +152,7 @@ pub(super) struct EventSequence {
 }
 
 impl EventSequence {
-    /// Creates a sequence whose next event has this number.
+    /// Creates a sequence whose next event has the given sequence number.
     pub(super) const fn with_next(number: u64) -> Self {
         Self { next: number }
     }

@@ -39,10 +39,10 @@ impl ItemStatus {
     }
 }
 
-/// Output item of a response, while it is written.
+/// Output item of a response while it is being written.
 #[derive(Debug)]
 pub(super) struct OutputItem {
-    /// Id with the prefix of its type.
+    /// Id of the output item, with the prefix of its type.
     id: String,
     /// Index of the item in the output of the response.
     index: usize,
@@ -110,7 +110,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Writes the start of an event about this item.
+    /// Writes the start of an event about the output item.
     fn start(&self, events: &mut EventSequence, kind: &str, out: &mut Vec<u8>) {
         events.write_event_start(kind, out);
         out.extend_from_slice(br#","item_id":""#);

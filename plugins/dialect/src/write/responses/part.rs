@@ -28,7 +28,7 @@ impl MessagePart {
         }
     }
 
-    /// Appends the log probabilities of a text to those of the part and to `out`, as elements of an array.
+    /// Appends the log probabilities of a text to the part and to `out`, as elements of an array.
     pub(super) fn push_logprobs(&mut self, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
         let list = logprobs.and_then(|object| json_cursor::member_value(object, "content"));
         let start = out.len();

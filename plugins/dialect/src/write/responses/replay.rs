@@ -117,13 +117,13 @@ impl ReplayPieces<'_> {
 }
 
 impl ResponseReplay {
-    /// Creates a replay of the events after this number; of all events without one.
+    /// Creates a replay of the events after the given number, or of all events if no number is given.
     #[must_use]
     pub fn new(after: Option<u64>) -> Self {
         Self { after, ..Self::default() }
     }
 
-    /// Returns the pieces that follow those written so far, for a response as it is now.
+    /// Returns the pieces that follow the pieces written so far, for the current state of a response.
     #[must_use]
     pub const fn pieces<'a>(&'a mut self, response: &'a [u8]) -> ReplayPieces<'a> {
         ReplayPieces { replay: self, response, items: None }
@@ -137,7 +137,7 @@ impl ResponseReplay {
         write_error_event(&mut EventSequence::with_next(number), refusal, out);
     }
 
-    /// Writes an event, unless the client has it.
+    /// Writes an event, unless the client has already received it.
     fn write_event(&mut self, kind: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
         if self.after.is_some_and(|after| self.events.next_number() <= after) {
             return self.events.skip_event();
@@ -261,7 +261,7 @@ impl ItemPosition<'_> {
     }
 }
 
-/// Names of a part in its events.
+/// Names of an item's part in the events of a stream.
 struct PartNames {
     part: &'static str,
     events: &'static str,
@@ -287,7 +287,7 @@ fn write_response(response: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(response);
 }
 
-/// Writes an item as it is when it opens.
+/// Writes an output item as it is at its start.
 fn write_open_item(item: &[u8], out: &mut Vec<u8>) {
     const OPEN: [(&str, &[u8]); 5] = [
         ("status", b"\"in_progress\""),

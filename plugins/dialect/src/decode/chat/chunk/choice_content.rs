@@ -4,7 +4,7 @@ use super::MessageMembers;
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 
-/// Content that a choice has brought so far.
+/// Kind of the content that a choice has had so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ChoiceContent {
     /// No content: an answer may be empty.
@@ -36,7 +36,7 @@ impl ChoiceContent {
     }
 }
 
-/// Channels of a choice that have had output so far.
+/// Channels (text, reasoning, tool calls) of a choice that have had output so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EmittedChannels {
     pub(super) text: bool,

@@ -9,7 +9,7 @@ pub(super) struct ErrorMembers {
     has_error: bool,
     /// True for a message, which an error and a notice may have.
     has_message: bool,
-    /// Code or status: true if it states a success.
+    /// Member `code` or `status` of an error object: true if it states a success.
     is_success: Option<bool>,
     /// True for a status of 400 or above.
     has_error_status: bool,
@@ -37,7 +37,7 @@ impl ErrorMembers {
         self.is_success = Some(is_success);
     }
 
-    /// Returns true if a chunk with these members and without choices is an error.
+    /// Returns true if a chunk without choices that has these members is an error.
     pub(super) fn is_error(&self) -> bool {
         self.has_error || self.has_error_status || (self.has_message && self.is_success != Some(true))
     }

@@ -141,7 +141,8 @@ impl<'a> MessageMembers<'a> {
                         if is_reasoning { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
                     members.reasoning_name = Some(name);
                 }
-                // Names that no engine reads in a history.
+                // Engines read no member of these names in earlier messages, so the name is not recorded for later
+                // requests.
                 "thinking" | "reasoning_text" if matches!(value.first(), Some(b'"' | b'{' | b'[')) => {
                     members.reasoning = members.reasoning.or(Some(value));
                 }

@@ -62,7 +62,7 @@ impl TextEmitter<'_> {
             .try_fold(ChoiceContent::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
     }
 
-    /// Emits the text of a part. The content is known if the part has a text, even an empty one.
+    /// Emits the text of a content part. The content is recognised if the part has a text, even an empty one.
     fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ChoiceContent, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());

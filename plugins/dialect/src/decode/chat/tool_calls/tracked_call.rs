@@ -23,7 +23,7 @@ pub(super) struct TrackedCall {
     parsed_bytes: usize,
     /// Number of bytes of the first fragment of the arguments.
     first_bytes: usize,
-    /// True if each fragment has all arguments so far.
+    /// True if each fragment contains all arguments so far instead of the new ones.
     pub(super) has_snapshots: bool,
     /// Arguments that mean "none" and were not emitted.
     pub(super) placeholder: Option<EscapedText>,
@@ -62,8 +62,8 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can only
-    /// repeat them, or replace them if they mean "none".
+    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can
+    /// only repeat them, or replace them if they mean "none".
     pub(super) fn prepare_for_arguments(&mut self, fresh: EscapedText) -> Result<EscapedText, UpstreamError> {
         self.repeated_names = 0;
         if !begins_object(&fresh) {
@@ -137,7 +137,7 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment: fresh });
     }
 
-    /// Counts a repeated name without id and arguments, for a call that has neither.
+    /// Counts a fragment that repeats only the name, for a tool call that has neither an id nor arguments.
     pub(super) fn count_repeated_name(&mut self) {
         let is_bare = self.number.is_some() && self.has_generated_id;
         if is_bare && self.arguments_state() == JsonState::Empty {
@@ -145,7 +145,7 @@ impl TrackedCall {
         }
     }
 
-    /// Returns the state of the arguments. An engine may require this for every fragment, so only new bytes are parsed.
+    /// Returns the state of the JSON arguments. Only new bytes are parsed, because every fragment may need the state.
     pub(super) fn arguments_state(&mut self) -> JsonState {
         if let Some(fresh) = self.arguments.get(self.parsed_bytes..).and_then(json::unescape) {
             self.arguments_json.push(&fresh);
