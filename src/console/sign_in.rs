@@ -170,7 +170,8 @@ impl Console {
         let chosen = request.field("password").to_owned();
         let is_repeated = request.field("again") == chosen;
         let expected = || ApiError::invalid("again", "again: expected the same password");
-        let checked = combine_results(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
+        let checked =
+            combine_results(password::check_length(&chosen), is_repeated.then_some(()).ok_or_else(expected));
         if let Err(refusal) = checked {
             let form = restored_form(invitation_form(self.site.root, token), request, Some(&refusal));
             let query = format!("?invitation={}", percent_encode(token));

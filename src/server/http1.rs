@@ -38,6 +38,11 @@ enum HeadRead {
     Closed,
 }
 
+/// Refuses a request with this head; without an error, because the head came too late.
+async fn refuse(server: &Arc<PublicServer>, stream: Stream, head: &[u8], error: Option<HeadError>) {
+    bad_request::refuse_head(server, stream, bad_request::error_dialect_of_head(head), error).await;
+}
+
 pub(super) async fn serve_connection(
     server: &Arc<PublicServer>,
     mut stream: Stream,
@@ -51,24 +56,8 @@ pub(super) async fn serve_connection(
         let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
             HeadRead::Complete(framing) => framing,
             HeadRead::Closed => return,
-            HeadRead::Refused(error) => {
-                return bad_request::refuse_head(
-                    server,
-                    stream,
-                    bad_request::error_dialect_of_head(&buffer),
-                    Some(error),
-                )
-                .await;
-            }
-            HeadRead::Late => {
-                return bad_request::refuse_head(
-                    server,
-                    stream,
-                    bad_request::error_dialect_of_head(&buffer),
-                    None,
-                )
-                .await;
-            }
+            HeadRead::Refused(error) => return refuse(server, stream, &buffer, Some(error)).await,
+            HeadRead::Late => return refuse(server, stream, &buffer, None).await,
         };
         let start = request_start(&buffer);
         let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
@@ -78,13 +67,7 @@ pub(super) async fn serve_connection(
         stream = returned.stream;
         if !connection.take_admitted() {
             let error = Some(HeadError::Malformed("its target or its Host is not valid"));
-            return bad_request::refuse_head(
-                server,
-                stream,
-                bad_request::error_dialect_of_head(&start),
-                error,
-            )
-            .await;
+            return refuse(server, stream, &start, error).await;
         }
         match after {
             // The response lacks the end that its framing requires, so the client notices that it was cut. Only a

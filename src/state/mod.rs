@@ -255,8 +255,7 @@ impl AppState {
         let fresh =
             ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
-        // With thousands of offers, both the comparison and the resolution take a large part of a second, so they run
-        // in parallel.
+        // With thousands of offers, the comparison and the resolution take long, so they run in parallel.
         let changed = std::thread::scope(|scope| {
             let compared = ParallelValue::start(scope, || diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {
@@ -392,9 +391,8 @@ fn build_snapshot(
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
 fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTls, String> {
-    for why in
-        tls::check_certificate_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))?
-    {
+    let checked = tls::check_certificate_files(settings, clock.unix_seconds());
+    for why in checked.map_err(|mistakes| mistakes.join(" "))? {
         tracing::warn!(name: "certificate_expired", why);
     }
     tls::load_listener_tls(settings)

@@ -24,10 +24,8 @@ use std::time::Duration;
 
 /// Assumed number of bytes per token of a prompt, used only to choose among offers.
 const BYTES_PER_TOKEN: usize = 4;
-
 /// Maximum size in bytes of an audio file that counts as small.
 const SMALL_SOUND: u64 = 1 << 20;
-
 /// Expected number of tokens of a response if the model has no measurements.
 const DEFAULT_OUTPUT: u64 = 256;
 
@@ -173,8 +171,7 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let now = moment.steady;
-        // At least one token is assumed, because otherwise all offers would have the same price for a very small
-        // request.
+        // A very small request has one token, since otherwise all offers would have the same price.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output_tokens(live, model, ask, now);
         let able = self.capable_offers(live, model, ask, moment)?;
@@ -194,7 +191,6 @@ impl CandidateSet {
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
         let explores =
             all_equal && self.entries.is_empty() && !self.batch && flavor.allows_exploration() && !is_held;
-        // The model's offers are in the order of their indexes.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan_candidates(
             flavor,
@@ -343,7 +339,7 @@ impl CandidateSet {
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let open_end = open_completion_output(ask, offer);
+        let open_end = offer.open_completion_cap(ask);
         let wanted = context_window::requested_output_tokens(ask, offer).or(open_end);
         let left = lowered.or_else(|| Some(self.remaining_window(offer, wanted?)?.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
@@ -378,8 +374,7 @@ impl CandidateSet {
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
-        let wanted =
-            context_window::requested_output_tokens(ask, offer).or(open_completion_output(ask, offer));
+        let wanted = context_window::requested_output_tokens(ask, offer).or(offer.open_completion_cap(ask));
         let certain = wanted.and_then(|wanted| self.remaining_window(offer, wanted)?.certain_tokens);
         let asked = self.max_tokens(offer, ask).or(wanted);
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
@@ -401,11 +396,4 @@ impl CandidateSet {
     pub fn model(&self) -> &ModelState {
         &self.model
     }
-}
-
-/// Returns the cap for a text completion without one. Engines generate 16 tokens if a completion has no cap, so the maximum
-/// of the offer is sent.
-fn open_completion_output(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
-    let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
-    (is_open && offer.offer.capabilities.completions).then(|| offer.max_output())
 }

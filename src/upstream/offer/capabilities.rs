@@ -60,6 +60,13 @@ impl OfferState {
         self.offer.max_output.unwrap_or(window).min(window)
     }
 
+    /// Returns the cap for a text completion without one. Engines generate 16 tokens if a completion has no cap, so the
+    /// maximum of the offer is sent.
+    pub fn open_completion_cap(&self, ask: &InferenceRequest) -> Option<u64> {
+        let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
+        (is_open && self.offer.capabilities.completions).then(|| self.max_output())
+    }
+
     /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
     /// or the offer is configured for one choice, or has shown that it returns only one.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {

@@ -11,7 +11,8 @@ use serde_json::Value;
 #[must_use]
 pub fn credit_note_blocks(note: &Value, path: &str) -> Vec<Block> {
     let heading = [number_of(note).to_owned().into(), customer(note).into(), text(note, "invoice").into()];
-    let mut blocks = vec![Block::RunningHeader(Text::with_values("Credit note {0}, {1}, for invoice {2}", heading))];
+    let mut blocks =
+        vec![Block::RunningHeader(Text::with_values("Credit note {0}, {1}, for invoice {2}", heading))];
     if is_draft(note) {
         blocks.push(Block::Notice(NoticeKind::Warning, "Draft without a number.".into()));
     }

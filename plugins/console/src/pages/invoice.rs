@@ -163,10 +163,10 @@ fn unit_prices(line: &Value) -> Text {
         ("eur_per_image", "{0} EUR per image"),
         ("eur_per_minute", "{0} EUR per minute"),
     ];
-    let class = text(line, "price_class");
-    if class == "energy" || class == "batch_energy" {
+    if matches!(&*text(line, "price_class"), "energy" | "batch_energy") {
         let price = Text::Exact(with_cents(&text(line, "eur_per_kwh")), "");
-        return Text::with_values("{0} EUR per kWh, {1} kWh charged", [price, exact_text(line, "charged_kwh", "")]);
+        let values = [price, exact_text(line, "charged_kwh", "")];
+        return Text::with_values("{0} EUR per kWh, {1} kWh charged", values);
     }
     let price = |(name, unit): &(&str, &'static str)| {
         let amount = line.get(*name)?.as_str()?;

@@ -84,7 +84,9 @@ pub fn statement_blocks(
     };
     let name_of_account = text(&account, "account").into();
     let header = match statement.get("month").and_then(Value::as_str) {
-        Some(month) => Text::with_values("Statement {0}, account {1}", [month.to_owned().into(), name_of_account]),
+        Some(month) => {
+            Text::with_values("Statement {0}, account {1}", [month.to_owned().into(), name_of_account])
+        }
         None => {
             let period = [day(statement, "from"), day(statement, "to"), name_of_account];
             Text::with_values("Statement {0} to {1}, account {2}", period)

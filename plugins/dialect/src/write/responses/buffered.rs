@@ -51,7 +51,6 @@ fn output_items(
     choice: &AnswerChoice,
     finish: FinishReason,
 ) -> Vec<OutputItem> {
-
     let details = ask.responses.as_deref().cloned().unwrap_or_default();
     let mut items =
         ItemList { id, items: Vec::with_capacity(2 + choice.tool_calls.len()), unused: Vec::new() };
