@@ -26,10 +26,12 @@ impl UsageStep {
     /// Returns the shortest step with which a range of this number of days has few bars.
     #[must_use]
     pub const fn for_days(days: u64) -> Self {
-        match days {
-            0..=MAX_DAYS => Self::Day,
-            ..=MAX_WEEK_DAYS => Self::Week,
-            _ => Self::Month,
+        if days <= MAX_DAYS {
+            Self::Day
+        } else if days <= MAX_WEEK_DAYS {
+            Self::Week
+        } else {
+            Self::Month
         }
     }
 

@@ -49,7 +49,7 @@ pub struct CreditNoteRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreditNoteOutcome {
     /// New credit note.
-    Issued(CreditNoteRecord),
+    Issued(Box<CreditNoteRecord>),
     /// Another document of the account was issued meanwhile: the corrections must be read again.
     Changed,
     /// Document that is too large to be stored.
@@ -114,7 +114,7 @@ impl InvoiceStore {
             left -= 1;
             match self.store.apply(batch.append(log.entry_operations(&change(&record))?)) {
                 Err(StoreError::Guard { .. }) if left > 0 => {}
-                applied => return applied.map(|()| CreditNoteOutcome::Issued(record)),
+                applied => return applied.map(|()| CreditNoteOutcome::Issued(Box::new(record))),
             }
         }
     }

@@ -181,7 +181,7 @@ fn credit_notes_share_the_numbers_of_invoices_and_are_no_invoices() {
         let CreditNoteOutcome::Issued(record) = issue_note(store, &note, 1) else { panic!("not issued") };
         assert_eq!((&*record.number, record.sequence, &*record.entries), ("PS-2026-000002", 2, &[7, 9][..]));
         assert_eq!(invoices.credit_note_document(&record).unwrap(), b"a note");
-        assert_eq!(invoices.credit_notes("acme").unwrap(), [record]);
+        assert_eq!(invoices.credit_notes("acme").unwrap(), [*record]);
         assert_eq!(invoices.credit_notes("acm").unwrap(), []);
         assert_eq!(invoices.list(None).unwrap().len(), 1);
         // The figures of an invoice that were read before the credit note may have its corrections.
