@@ -125,7 +125,7 @@ async fn a_refusal_is_shown_beside_the_form_which_keeps_what_was_typed() {
     assert_eq!(gone.status, 200);
     let long = "x".repeat(20_000);
     for (fields, status, sentence) in [
-        (vec![("key", poor.as_str()), ("model", "nothing")], 404, "&#39;nothing&#39; does not exist"),
+        (vec![("key", poor.as_str()), ("model", "nothing")], 404, "There is no model nothing"),
         (vec![("key", &poor), ("flavor", "sour")], 404, "has no flavor"),
         (vec![("key", &poor), ("max_tokens", "many")], 400, "whole number from 1 to 2\u{202f}048"),
         (vec![("key", &poor), ("max_tokens", "2049")], 400, "whole number from 1 to 2\u{202f}048"),
