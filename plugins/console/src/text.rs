@@ -239,7 +239,7 @@ fn is_number(text: &str) -> bool {
 
 /// Returns true for the sentence of a refusal whose values are names that were entered.
 fn repeats_names(sentence: &str) -> bool {
-    ["unknown scopes: ", "models: ", "The model "].iter().any(|start| sentence.starts_with(start))
+    ["unknown scopes: ", "models: "].iter().any(|start| sentence.starts_with(start))
 }
 
 #[cfg(test)]
