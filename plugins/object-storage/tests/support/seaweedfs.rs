@@ -13,6 +13,9 @@ pub const BUCKET: &str = "penstock";
 /// ID and secret of the access key.
 pub const ACCESS_KEY: [&str; 2] = ["test-access-key", "test-secret-key"];
 
+/// Maximum number of attempts to start the server.
+const MAX_STARTS: usize = 3;
+
 const SCRIPT: &str = r#"
 dir=$1 weed=$2
 shift 2
@@ -59,11 +62,17 @@ impl SeaweedServer {
         let found = Command::new(script.unwrap()).stderr(Stdio::inherit()).output().unwrap();
         assert!(found.status.success(), "SeaweedFS is installed");
         let weed = String::from_utf8(found.stdout).unwrap();
+        // Another process may take a port between its choice and the start.
+        (0..MAX_STARTS).find_map(|_| Self::try_start(weed.trim())).unwrap()
+    }
+
+    /// Starts a server on free ports; `None` if it ends at once.
+    fn try_start(weed: &str) -> Option<SeaweedServer> {
         let folder = tempfile::Builder::new().prefix("penstock-s3").tempdir().unwrap();
         let ports = free_ports::<8>();
         let mut shell = Command::new("bash")
             .args(["-c", SCRIPT, "bash"])
-            .args([folder.path(), Path::new(weed.trim())])
+            .args([folder.path(), Path::new(weed)])
             .args(ports.map(|port| port.to_string()))
             .env("AWS_ACCESS_KEY_ID", ACCESS_KEY[0])
             .env("AWS_SECRET_ACCESS_KEY", ACCESS_KEY[1])
@@ -74,8 +83,7 @@ impl SeaweedServer {
         let commands = shell.stdin.take();
         let answers = BufReader::new(shell.stdout.take().unwrap());
         let mut server = SeaweedServer { port: ports[6], commands, answers, shell, _folder: folder };
-        server.expect("ready");
-        server
+        (server.answer() == "ready").then_some(server)
     }
 
     fn send(&mut self, command: &str) {
@@ -83,9 +91,14 @@ impl SeaweedServer {
     }
 
     fn expect(&mut self, answer: &str) {
+        assert_eq!(self.answer(), answer, "the shell of SeaweedFS");
+    }
+
+    /// Returns the next line of the shell.
+    fn answer(&mut self) -> String {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), answer, "the shell of SeaweedFS");
+        line.trim().to_owned()
     }
 
     /// Options of the bucket.
