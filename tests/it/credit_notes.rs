@@ -71,7 +71,7 @@ async fn a_credit_note_has_the_corrections_of_an_invoice_and_no_other_document_h
         assert_eq!(of_rows, decimal(&after["total"]["eur"]), "{rows}: {after}");
     }
     assert!(after["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().ends_with(": 2.")));
-    // Nothing is left for another credit note; a later correction is on a further one.
+    // Another credit note has no corrections left; a later correction is on a further one.
     assert_eq!(admin.post("/admin/credit-notes", &ask).await.status, 409);
     let (made, _) = cancel_charges(&running, &days.ago(4), 1).await;
     assert_eq!(entries_of(&admin.post("/admin/credit-notes", &ask).await.json()), made);

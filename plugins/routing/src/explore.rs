@@ -63,7 +63,7 @@ impl ExplorationBudget {
 #[must_use]
 pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;
-    // Nothing is explored while the best offer is unhealthy.
+    // Exploration stops while the best offer is unhealthy.
     if first.health != OfferHealth::Healthy {
         return None;
     }

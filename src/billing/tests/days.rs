@@ -282,7 +282,7 @@ fn a_changed_row_of_a_day_is_found_and_a_rebuild_writes_it_again() {
 fn an_earlier_version_reads_the_hours_of_a_store_with_days() {
     let (store, book, now) = days_of_requests(7);
     build(&book, now).unwrap();
-    // It reads all rows of an account up to the first hour after the period, and takes days for later hours.
+    // An earlier version reads the rows of an account up to an hour, and must find the rows of days behind all hours.
     for account in ["", "acme"] {
         let prefix = penstock_usage::account_prefix(account);
         let rows = store.scan(StoreTable::Usage, &prefix, None, 1_000).unwrap().rows;

@@ -127,7 +127,7 @@ impl ResponseStore {
         self.usage.set_bytes(key, used);
         let excess = excess(used);
         let mut freed = 0;
-        // The retention of a response that has not ended begins in the future.
+        // The retention of a response that has not ended begins in the future; in a bucket it cannot be told apart.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let oldest: Vec<_> = files
             .into_iter()

@@ -72,9 +72,7 @@ pub(crate) const TRANSLATIONS: &[RefusalRow] = &[
     ("This entry is in energy: give kwh.", "This entry is in energy: choose kWh.", "Dieser Eintrag ist in Energie: Wählen Sie kWh.", "Cette écriture est en énergie : choisissez les kWh."),
     ("from: the period has too many entries for one file; expected fewer days or one account", "The period has too many entries for one file; choose fewer days or one account.", "Der Zeitraum hat zu viele Einträge für eine Datei; wählen Sie weniger Tage oder ein Konto.", "La période comporte trop d’écritures pour un fichier ; choisissez moins de jours ou un seul compte."),
     ("role: expected a role of the same kind; a user of an account stays one, and no other becomes one", "A user of an account stays one, and no other user becomes one.", "Ein Benutzer eines Kontos bleibt einer, und kein anderer wird einer.", "Un utilisateur d’un compte le reste, et aucun autre ne le devient."),
-    ("{0}: expected a number from {1} to {2}, got {3}", "Enter a number from {1} to {2}.", "Geben Sie eine Zahl von {1} bis {2} ein.", "Saisissez un nombre de {1} à {2}."),
     ("{0}: expected a number from {1} to {2}, got {3}.", "Enter a number from {1} to {2}.", "Geben Sie eine Zahl von {1} bis {2} ein.", "Saisissez un nombre de {1} à {2}."),
-    ("{0}: expected a country's two letters (ISO 3166), such as {1}, got another string", "Enter the two letters of each country, such as FR.", "Geben Sie die zwei Buchstaben jedes Landes ein, zum Beispiel FR.", "Saisissez les deux lettres de chaque pays, par exemple FR."),
     ("{0}: expected a country's two letters (ISO 3166), such as {1}, got another string.", "Enter the two letters of each country, such as FR.", "Geben Sie die zwei Buchstaben jedes Landes ein, zum Beispiel FR.", "Saisissez les deux lettres de chaque pays, par exemple FR."),
     ("The model '{0}' does not exist.", "There is no model {0}.", "Das Modell {0} gibt es nicht.", "Le modèle {0} n’existe pas."),
 ];
