@@ -47,12 +47,14 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 /// Classifies a provider's error response. `retry_after` is in seconds (the caller converts a date); `model_window` is
 /// the model's context window in the catalogue, 0 if it is unknown.
 ///
-/// Statuses 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of
-/// the provider; any other 4xx is a client error, with its own code for a full context window and for refused content,
-/// unless its code or text is about the gateway's own account, a rate limit or an overload. A status of 424 or 500 to
-/// 503 is a client error too if its text is about the length of the input, the limit on generated tokens, or a history
-/// that the engine cannot read. If the history has a truncated tool call, a 500 to 503 whose text is about arguments is
-/// a client error, and any other 500 may be one.
+/// - 401 to 404: error of the operator's account or configuration.
+/// - 400, 422 and other 4xx except 408, 409, 424, 425 and 429: client error, with its own code for a full context
+///   window and for refused content. If its code or text is about the gateway's account, a rate limit or an overload,
+///   and not about refused content, it is an error of the operator or of the provider instead.
+/// - 424 and 500 to 503: client error if the text is about the length of the input, the limit on generated tokens, or a
+///   history that the engine cannot read. If the history has a truncated tool call, it is a client error if the text is
+///   about tool arguments, and a 500 with any other text may be one. Otherwise an error of the provider.
+/// - All others: error of the provider.
 #[must_use]
 pub fn classify_error<'r>(
     _provider: Dialect,
@@ -81,8 +83,7 @@ pub fn classify_error<'r>(
     UpstreamError { retry_after: retry_after.and_then(parse_retry_after), ..error }
 }
 
-/// Classifies an error with a status by which engines report their own failures, and also requests that they cannot
-/// process.
+/// Classifies an error whose status engines use for their own failures and also for requests that they cannot process.
 fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedRequest<'_>) -> UpstreamError {
     let about = ErrorSignals::parse(body).with_request(request.sent);
     let may_exceed = |stated: Option<u64>| request.may_exceed(stated.unwrap_or(model_window));
@@ -129,13 +130,13 @@ fn client_error(
     }
 }
 
-/// Error message for a failure about which nothing more specific is known.
+/// Message of a client error for which the provider's response names no reason that the gateway knows.
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
-/// Classifies an error object inside a successful response. The error is a client error only if it is about the context
-/// window or refused content, and states no failure of the provider; [`classify_in_band_error`] adds the numbers of the
-/// model, and decides with the request about other errors. An error that states a timeout
-/// or a rate limit gets the kind of that status.
+/// Classifies an error object inside a successful response without knowledge of the request. The error is a client
+/// error only if it is about the context window or refused content and states no status of 500 or above. An error that
+/// states a timeout or a rate limit gets the kind of that status. [`classify_in_band_error`] classifies the error again
+/// with the model's context window and the request.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::parse(body);
     let is_refusal = about.is_window_exceeded() || about.is_content_refused();
@@ -155,12 +156,13 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     UpstreamError { in_band_body: Some(body.into()), ..error }
 }
 
-/// Maximum size of a stored error object from a successful response, in bytes.
+/// Maximum number of bytes of an error object from a successful response that are stored for the second classification.
 const MAX_IN_BAND_BYTES: usize = 16 << 10;
 
-/// Classifies an error object from a successful response as if the provider had sent it with an error status: with the
-/// status that the object contains, or else 500. A failure of the provider keeps the kind of an error in a response,
-/// unless the text is about the gateway's own account, a rate limit or an overload.
+/// Classifies an error of a decoder again, with the model's context window and the request. The error object is treated
+/// as if the provider had sent it with an error status: the status that the object contains, or else 500. An error that
+/// remains one of the provider keeps its kind, unless the text is about the gateway's account, a rate limit or an
+/// overload. An error without an error object (`in_band_body`) is returned unchanged.
 #[must_use]
 pub fn classify_in_band_error<'r>(
     mut error: UpstreamError,
@@ -186,7 +188,7 @@ pub fn classify_in_band_error<'r>(
     }
 }
 
-/// Returns true for the kind of a status that states a timeout.
+/// Returns true for an error whose status states a timeout.
 fn is_timeout(kind: UpstreamErrorKind) -> bool {
     matches!(kind, UpstreamErrorKind::Status(status) if is_timeout_status(status))
 }

@@ -18,9 +18,9 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Maximum depth at which strings of an error are read: a path is a list in an object in a list in up to three objects.
 const MAX_DEPTH: u8 = 8;
 
-/// Signals of an error body, in lower case.
+/// Signals of an error body. Texts and codes are in lower case.
 pub(super) struct ErrorSignals {
-    /// Member `param`, if it is a plain path.
+    /// Member `param` as the provider wrote it, if it is a plain path.
     param: Option<String>,
     /// Texts of the error (such as message, type and code), in lower case.
     pub(super) text: String,
@@ -28,9 +28,9 @@ pub(super) struct ErrorSignals {
     codes: Vec<String>,
     /// True if the error names the member that it refuses, even if it is not a known member.
     is_member_named: bool,
-    /// True if the request itself limits the generated tokens to 0.
+    /// True if the request itself limits the generated tokens to 0 and the error names the 0 as refused.
     pub(super) is_zero_requested: bool,
-    /// Tokens of the window and of the input in members of their own.
+    /// Tokens of the context window (`n_ctx`), and of the input (`n_prompt_tokens`), if the error has these members.
     pub(super) reported_window: Option<u64>,
     pub(super) reported_input: Option<u64>,
 }
@@ -66,9 +66,10 @@ impl ErrorSignals {
         self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
     }
 
-    /// Returns true if an engine failed because of the length of the input. A word about the context window is not
-    /// enough, because a failed engine may mention it for other reasons. A message without any count of the input is
-    /// believed only if the input may have exceeded the window.
+    /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone is
+    /// not enough, because a failed engine may mention the window for other reasons. A message without a number of
+    /// input tokens is believed only if the input may have exceeded the window: `may_exceed` is called with the window
+    /// that the message states.
     pub(super) fn is_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
         let is_stated = self.window_overflow().is_some() || self.stated_excess().is_some();
         let is_vetoed =
@@ -83,14 +84,15 @@ impl ErrorSignals {
         self.codes.iter().any(|stated| stated == code)
     }
 
-    /// Returns true if an engine failed because of a history, content or value that it cannot read.
+    /// Returns true if an engine failed because of a conversation, content or value in the request that it cannot
+    /// process.
     pub(super) fn is_history_failure(&self) -> bool {
         let about = self.contains_any(HISTORY_PHRASES) || self.has_refused_value();
         about && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
 
-    /// Returns true if the error names a field, the values that it may have, and another value that was received. The
-    /// limit on generated tokens is no such field, because the engine may have computed it.
+    /// Returns true if the error names a field, the values that the field may have, and another value that the engine
+    /// received. The limit on generated tokens does not count, because the engine may have computed its value.
     fn has_refused_value(&self) -> bool {
         let is_refused = |name: &&&str| {
             word_positions(&self.text, name).any(|at| {
@@ -104,7 +106,8 @@ impl ErrorSignals {
         CLIENT_FIELDS.iter().filter(|name| !name.ends_with("_tokens")).any(|name| is_refused(&name))
     }
 
-    /// Returns the members added by the gateway that a failed engine names as not supported.
+    /// Returns the members that the gateway may add (see [`ExtraMembers`]) and that a failed engine names as not
+    /// supported.
     pub(super) fn unsupported_members(&self) -> RefusedMembers {
         if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(OUT_OF_MEMORY_PHRASES) {
             return RefusedMembers::NONE;
@@ -112,7 +115,7 @@ impl ErrorSignals {
         RefusedMembers::Named(self.named_extra_members())
     }
 
-    /// Returns true if an engine failed because of a limit on generated tokens above its own.
+    /// Returns true if an engine failed because the requested limit on generated tokens is above the engine's maximum.
     pub(super) fn is_output_cap_failure(&self) -> bool {
         let is_vetoed = || {
             [RATE_PHRASES, OUT_OF_MEMORY_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words))
@@ -120,7 +123,7 @@ impl ErrorSignals {
         self.max_output_tokens().is_some() && !is_vetoed()
     }
 
-    /// Returns true if an engine failed because of the arguments of a call.
+    /// Returns true if an engine failed because of the arguments of a tool call.
     pub(super) fn is_call_failure(&self) -> bool {
         self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
@@ -129,8 +132,8 @@ impl ErrorSignals {
         words.iter().any(|word| contains_phrase(&self.text, word))
     }
 
-    /// Returns the model's maximum of output tokens, which does not depend on the input. It is not read from a message
-    /// about the context window.
+    /// Returns the model's maximum of output tokens that the message states. `None` for a message about the context
+    /// window, whose maximum depends on the input, and for refused content.
     pub(super) fn max_output_tokens(&self) -> Option<u64> {
         if self.is_window_exceeded() || self.is_content_refused() {
             return None;
@@ -156,7 +159,8 @@ impl ErrorSignals {
         self.contains_any(CONTENT_PHRASES) && !self.contains_any(FAILED_CHECK_PHRASES)
     }
 
-    /// Returns the field at fault: the first field that the provider names, since later ones may be named as advice.
+    /// Returns the field at fault: the path in `param`, or else the first field that the text names, since later ones
+    /// may be named as advice.
     pub(super) fn blamed_field(&self) -> Option<String> {
         let first = || {
             let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
@@ -201,7 +205,7 @@ pub(super) fn in_band_status(body: &[u8]) -> u16 {
     })
 }
 
-/// Returns true if an error object states the status of a failure of the provider.
+/// Returns true if an error object states a status of 500 or above.
 pub(super) fn states_server_error(body: &[u8]) -> bool {
     stated_status(body).1.is_some_and(|status| status >= 500)
 }
@@ -257,7 +261,7 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
     "validation_error",
 ];
 
-/// Members in which a validator repeats the refused value or unreadable output of a model.
+/// Members in which an error repeats the refused value, or output of the model that the engine could not parse.
 const ECHO_MEMBERS: [&str; 5] = ["input", "input_value", "ctx", "value", "failed_generation"];
 /// Members for codes and types.
 const CODE_MEMBERS: [&str; 5] = ["code", "type", "status", "error_type", "error_code"];
@@ -267,8 +271,8 @@ fn stated_codes(error: &Value) -> impl Iterator<Item = String> + '_ {
     CODE_MEMBERS.iter().filter_map(|name| Some(error.get(name)?.as_str()?.to_lowercase()))
 }
 
-/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`], without what it repeats of
-/// the request.
+/// Appends the strings of an error object, one per line, down to the depth of [`MAX_DEPTH`] and without the members in
+/// [`ECHO_MEMBERS`].
 pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
@@ -286,7 +290,7 @@ pub(super) fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     }
 }
 
-/// Returns true if a word is a field name, or a path that begins with a field name.
+/// Returns true if a word is one of [`CLIENT_FIELDS`], or a path that begins with one.
 pub(super) fn is_field(word: &str) -> bool {
     let root = word.split(['.', '[']).next().unwrap_or_default();
     is_path(word) && CLIENT_FIELDS.contains(&root)
@@ -302,12 +306,12 @@ fn contains_word(text: &str, word: &str) -> bool {
     find_word(text, word).is_some()
 }
 
-/// Returns the first position at which `word` is not a part of a longer word.
+/// Returns the first position at which the text has `word`, and not as a part of a longer word.
 pub(super) fn find_word(text: &str, word: &str) -> Option<usize> {
     word_positions(text, word).next()
 }
 
-/// Returns the positions at which `word` is not a part of a longer word.
+/// Returns the positions at which the text has `word`, and not as a part of a longer word.
 pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let alone = move |at: &usize| {
@@ -318,11 +322,11 @@ pub(super) fn word_positions<'t>(text: &'t str, word: &'t str) -> impl Iterator<
     text.match_indices(word).map(|(at, _)| at).filter(alone)
 }
 
-/// Maximum bytes of a phrase that could be a part of an unrelated word, as `oom` is of "room". No letter may precede or
-/// follow such a phrase.
+/// Maximum bytes of a phrase that must be a whole word, because it could be a part of an unrelated one, as `oom` is of
+/// "room".
 const MAX_WHOLE_WORD_BYTES: usize = 5;
 
-/// Returns true if the text contains the phrase.
+/// Returns true if the text contains the phrase; a phrase of at most [`MAX_WHOLE_WORD_BYTES`] only as a whole word.
 fn contains_phrase(text: &str, phrase: &str) -> bool {
     if phrase.len() > MAX_WHOLE_WORD_BYTES || !phrase.is_ascii() {
         return text.contains(phrase);

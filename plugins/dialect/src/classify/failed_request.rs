@@ -3,19 +3,20 @@
 use crate::json_cursor;
 use std::borrow::Cow;
 
-/// Request whose error is classified: the errors repeat it, and its length says which of them can be true.
+/// Request whose error is classified. Its text is ignored where the error repeats it, and its length shows whether an
+/// error about the context window can be true.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedRequest<'r> {
-    /// Body that the provider received. A form is a JSON string.
+    /// Body that the provider received, as [`join_sent_body`] returns it.
     pub sent: &'r [u8],
-    /// Body that the client sent: an error names its members.
+    /// Body that the client sent: the error for the client names paths in this body.
     pub client: &'r [u8],
     /// Upper bound of the tokens of the input; `u64::MAX` if it is unknown.
     pub max_input_tokens: u64,
 }
 
 impl<'r, B: AsRef<[u8]> + ?Sized> From<&'r B> for FailedRequest<'r> {
-    /// Request that was sent as the client wrote it, of unknown length.
+    /// Creates a request that was sent as the client wrote it, with an unknown number of tokens.
     fn from(body: &'r B) -> Self {
         Self { sent: body.as_ref(), client: body.as_ref(), max_input_tokens: u64::MAX }
     }
@@ -34,8 +35,8 @@ impl FailedRequest<'_> {
     }
 }
 
-/// Returns the body of a request from its chunks. The text of a form becomes a JSON string, so that it is compared with
-/// the error too.
+/// Joins the chunks of a request body. A body that is not JSON, such as a form, becomes a JSON string, so that its text
+/// is compared with the error too.
 #[must_use]
 pub fn join_sent_body(chunks: &[bytes::Bytes], is_json: bool) -> Cow<'_, [u8]> {
     match chunks {

@@ -1,10 +1,10 @@
-//! Paths of members that may be named to a client: only names of the protocol, because a validator also names the keys
-//! that a client invented.
+//! Paths of members that an error for the client may contain. They consist of names of the protocol only, because a
+//! provider's validator also names keys that the client invented.
 
 use super::error_signals::is_path;
 use super::phrases::CLIENT_FIELDS;
 
-/// Names at the start of a path beside [`CLIENT_FIELDS`] and the parameters.
+/// First names of paths, in addition to [`CLIENT_FIELDS`] and the parameters of engines and dialects.
 const ROOTS: &[&str] = &[
     "audio",
     "background",
@@ -35,7 +35,7 @@ const ROOTS: &[&str] = &[
     "user",
     "voice",
 ];
-/// Names inside of a path.
+/// Names that may follow in a path.
 const STEPS: &[&str] = &[
     "arguments",
     "assistant",
@@ -100,7 +100,8 @@ const STEPS: &[&str] = &[
     "user",
 ];
 
-/// Returns the start of a path that consists of names of the protocol; `None` if it has no such start.
+/// Returns the longest start of a path that consists of names of the protocol and of indices; `None` if the first name
+/// is not of the protocol.
 pub(super) fn protocol_path(path: &str) -> Option<&str> {
     if !is_path(path) {
         return None;

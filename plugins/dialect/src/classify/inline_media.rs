@@ -1,12 +1,13 @@
-//! Detection of inline media in the strings of a request: encoded data is not compared with an error message.
+//! Detection of inline media in the strings of a request. Encoded data is not compared with an error message.
 
-/// Minimum bytes of a string that is treated as inline media.
+/// Maximum bytes of a string that is always treated as text.
 const MIN_MEDIA_BYTES: usize = 4096;
-/// Part of the bytes, as a divisor, that capitals, small letters and digits each have at least in encoded data. Text
-/// without blanks, such as a table, a list of hashes or words joined by hyphens, has fewer of one of them.
+/// Divisor of the minimum share: in encoded data, at least 1/16 of the bytes are capital letters, 1/16 small letters
+/// and 1/16 digits. Text without blanks, such as a table, a list of hashes or words joined by hyphens, has fewer of one
+/// of them.
 const MIN_CLASS_DIVISOR: usize = 16;
 
-/// Returns true if the inside of a JSON string is base64, with or without the head of a `data:` URL.
+/// Returns true if the body of a JSON string is long base64 data, with or without the head of a `data:` URL.
 pub(super) fn is_inline_media(inside: &[u8]) -> bool {
     if inside.len() <= MIN_MEDIA_BYTES {
         return false;
@@ -32,7 +33,7 @@ fn data_url_body(inside: &[u8]) -> Option<&[u8]> {
     rest.get(..comma)?.ends_with(b";base64").then(|| rest.get(comma + 1..).unwrap_or_default())
 }
 
-/// Maximum bytes of a media type with parameters.
+/// Maximum bytes of the head of a `data:` URL after `data:`: a media type with parameters, and a comma.
 const MAX_URL_HEAD_BYTES: usize = 256;
 
 /// Returns true if data has only bytes of base64, in either alphabet, and escaped line ends.

@@ -1,6 +1,6 @@
-//! Numbers of an error message that may be tokens of a text, or belong to somebody.
+//! Detection of numbers in an error message that may be the token ids of a text, or may identify an account.
 
-/// Returns the digits of a word that is a number.
+/// Returns the number of digits of a word that is a number; `None` for other words.
 fn number_digits(word: &str) -> Option<usize> {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     let is_number =
@@ -8,7 +8,7 @@ fn number_digits(word: &str) -> Option<usize> {
     is_number.then(|| core.bytes().filter(u8::is_ascii_digit).count())
 }
 
-/// Returns true for one of at least three numbers in a row, which may be the tokens of a text.
+/// Returns true if the word is one of at least three consecutive numbers, which may be the token ids of a text.
 pub(super) fn is_in_number_list(words: &[&str], index: usize) -> bool {
     let is_number = |at: usize| words.get(at).is_some_and(|word| number_digits(word).is_some());
     let before = (0..index).rev().take_while(|at| is_number(*at)).take(2).count();
@@ -16,7 +16,8 @@ pub(super) fn is_in_number_list(words: &[&str], index: usize) -> bool {
     is_number(index) && before + after >= 2
 }
 
-/// Returns true for the inside of brackets with numbers that are no range.
+/// Returns true if the text between two brackets is a list of at least two numbers, and not a range of two ascending
+/// numbers.
 pub(super) fn is_number_list(inside: &str) -> bool {
     let mut numbers = inside.split(',').map(|part| part.trim().parse::<f64>());
     match (numbers.next(), numbers.next(), numbers.next()) {
@@ -26,8 +27,8 @@ pub(super) fn is_number_list(inside: &str) -> bool {
     }
 }
 
-/// Returns true for a number that may be that of an account: behind a word such as "account", or with many digits and
-/// not behind a word of a comparison.
+/// Returns true if a number may identify an account or a person: it follows a word such as "account", or has many
+/// digits and does not follow a word of a comparison, such as "than".
 pub(super) fn is_identifying_number(before: &str, word: &str) -> bool {
     let Some(digits) = number_digits(word) else { return false };
     let before = before.to_lowercase();
@@ -36,7 +37,7 @@ pub(super) fn is_identifying_number(before: &str, word: &str) -> bool {
     is_owner || digits >= MIN_LONG_DIGITS && !COMPARISON_WORDS.contains(&before.as_str())
 }
 
-/// Words before a number that belongs to somebody.
+/// Words before a number that identifies an account or a person.
 const OWNER_WORDS: [&str; 16] = [
     "account",
     "client",
@@ -55,9 +56,9 @@ const OWNER_WORDS: [&str; 16] = [
     "user",
     "workspace",
 ];
-/// Minimum digits of a number of an owner, and of a number that may be one behind any word.
+/// Minimum digits of an identifying number after one of [`OWNER_WORDS`], and after any other word.
 const MIN_OWNER_DIGITS: usize = 3;
 const MIN_LONG_DIGITS: usize = 8;
-/// Words before a limit.
+/// Words and signs before a number that is a limit.
 const COMPARISON_WORDS: [&str; 12] =
     ["than", "to", "most", "least", "exceed", "exceeds", "between", "<", ">", "<=", ">=", "="];

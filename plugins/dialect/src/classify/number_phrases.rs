@@ -1,7 +1,7 @@
-//! Phrases beside the numbers of an error message, in lower case.
+//! Phrases before and after the numbers of an error message, in lower case.
 
-/// Phrases between the name of the limit on generated tokens and the refused number: the window minus the input, which
-/// is negative on overflow.
+/// Phrases between the name of the limit on generated tokens and a refused number that is not positive: some engines
+/// compute the limit as the window minus the input.
 pub(super) const LOWER_BOUND_PHRASES: &[&str] = &[
     "at least 1",
     "greater than or equal to 1",
@@ -35,7 +35,7 @@ pub(super) const INPUT_NAMES: &[&str] = &[
     "token count",
     "total tokens",
 ];
-/// Words before a name of the input that make it the name of a limit.
+/// Words that make one of [`INPUT_NAMES`] the name of a limit if they precede it.
 pub(super) const LIMIT_PREFIXES: &[&str] = &["maximum ", "max ", "allowed ", "minimum ", "stop ", "output "];
 /// Phrases between the tokens of the input and a limit that they exceed.
 pub(super) const EXCEEDING_PHRASES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Phrases that identify an error body, in lower case.
+//! Phrases by which the text of an error is classified, in lower case.
 
 /// Phrases about the context window.
 pub(super) const WINDOW_PHRASES: &[&str] = &[
@@ -79,7 +79,8 @@ pub(super) const CONTENT_PHRASES: &[&str] = &[
     "safety system",
     "was flagged",
 ];
-/// Phrases of an excess. A failed engine blames the request only if its message has one of them and a window phrase.
+/// Phrases that state an excess. The message of a failed engine is about the length of the input only if it has one of
+/// them and one of [`WINDOW_PHRASES`].
 pub(super) const EXCESS_PHRASES: &[&str] = &[
     "context shift is disabled",
     "over the",
@@ -118,7 +119,7 @@ pub(super) const RATE_PHRASES: &[&str] = &[
     "quota",
     "quotas",
 ];
-/// Phrases of an engine that has too much work or starts again, which does not depend on the content of the request.
+/// Phrases of an engine that is overloaded or restarts, which does not depend on the content of the request.
 pub(super) const BUSY_PHRASES: &[&str] = &[
     "queue",
     "busy",
@@ -134,7 +135,7 @@ pub(super) const BUSY_PHRASES: &[&str] = &[
     "not enough blocks",
     "worker lost",
 ];
-/// Phrases of a check of the content that failed itself.
+/// Phrases about a content check that could not run. The content was then not refused.
 pub(super) const FAILED_CHECK_PHRASES: &[&str] = &[
     "unavailable",
     "timed out",
@@ -145,7 +146,8 @@ pub(super) const FAILED_CHECK_PHRASES: &[&str] = &[
     "could not be reached",
     "failed to connect",
 ];
-/// Phrases of an engine that ran out of memory or crashed. They take precedence over all other phrases.
+/// Phrases of an engine that ran out of memory or crashed. They take precedence over the phrases by which a failed
+/// engine blames the request.
 pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "out of memory",
     "outofmemory",
@@ -157,7 +159,7 @@ pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "crashed",
     "segmentation fault",
 ];
-/// Phrases of engines that fail because the arguments of a call are not a JSON object.
+/// Phrases of engines that fail because the arguments of a tool call are not a JSON object.
 pub(super) const INVALID_TOOL_ARGUMENTS_PHRASES: &[&str] = &[
     "argument",
     "tool call",
@@ -181,7 +183,8 @@ pub(super) const INVALID_TOOL_ARGUMENTS_PHRASES: &[&str] = &[
     "item pairs from a mapping",
     "has no attribute 'items'",
 ];
-/// Phrases of engines for a history that their template rejects, or for content that they cannot read.
+/// Phrases of engines that fail because their template rejects the conversation, or because they cannot process the
+/// content, schema or grammar of the request.
 pub(super) const HISTORY_PHRASES: &[&str] = &[
     "can only get item pairs from a mapping",
     "has no attribute 'items'",
@@ -293,7 +296,7 @@ pub(super) const OUTPUT_CAP_NAMES: &[&str] = &[
     "output tokens",
     "completion tokens",
 ];
-/// Phrases that precede the largest output limit that a model accepts.
+/// Phrases directly before the largest limit on generated tokens that a model accepts.
 pub(super) const OUTPUT_LIMIT_NUMBER_PREFIXES: &[&str] = &[
     " > ",
     "range of max_tokens is [1, ",

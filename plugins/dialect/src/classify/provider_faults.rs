@@ -1,7 +1,7 @@
 //! Failures of the provider, or of the gateway's own account there, that a provider reports with the status of a client
 //! error: a key, a balance, a model name, a rate limit or an overload.
 //!
-//! A code in a member of its own is believed. A phrase is believed unless it is a part of the request.
+//! A code in a member of its own always counts. A phrase counts unless the request contains it.
 
 use super::error_signals::ErrorSignals;
 use super::request_echo;
@@ -241,15 +241,16 @@ const PHRASES: &[(u16, &[&str])] = &[
     ),
 ];
 
-/// Words of a message about a file that the engine could not load from the client's address: the failure is that of
-/// another server.
+/// Words of a message about a file that the engine could not load from a URL of the client. The phrases of such a
+/// message are not believed, because they may be about the other server.
 const DOWNLOAD_WORDS: [&str; 7] =
     ["url=", "from url", "download", "fetch", "image_url", "load image", "load audio"];
 /// Maximum bytes of the word that `*` stands for.
 const MAX_WORD_BYTES: usize = 100;
 
 impl ErrorSignals {
-    /// Returns the failure that a code or phrase states, if it is not one of the client.
+    /// Returns the failure of the provider, or of the gateway's account there, that a code or phrase states; `None` if
+    /// there is none.
     pub(super) fn provider_fault(&self, request: &[u8]) -> Option<UpstreamErrorKind> {
         let of_code = CODES.iter().find(|(_, codes)| codes.iter().any(|code| self.has_code(code)));
         let is_download = DOWNLOAD_WORDS.iter().any(|word| self.text.contains(word));
@@ -269,7 +270,7 @@ impl ErrorSignals {
     }
 }
 
-/// Returns the part of a text that a phrase matches.
+/// Returns the first part of a text that matches a phrase.
 fn find_phrase<'t>(text: &'t str, phrase: &str) -> Option<&'t str> {
     let Some((before, after)) = phrase.split_once('*') else {
         return text.find(phrase).and_then(|at| text.get(at..at + phrase.len()));

@@ -1,4 +1,5 @@
-//! Removal of the parts of an error text that repeat the request, so that a client's own words classify no error.
+//! Removal of the parts of an error text that repeat the request, so that the client's words do not affect the
+//! classification.
 //!
 //! Four consecutive words, or all words between two quotation marks, count as repeated if a text of the request has
 //! them in the same order. Both sides are compared by words in lower case, because an error may escape the characters
@@ -13,18 +14,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Words of a run that is taken for a part of the request.
+/// Number of consecutive words that count as repeated if the request has them.
 const RUN_WORDS: usize = 4;
 /// Maximum bytes of an error text that are compared; the rest is dropped.
 const MAX_TEXT_BYTES: usize = 16 << 10;
-/// Maximum bytes of the request that are compared.
+/// Maximum bytes of the request's texts that are compared.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
 const QUOTES: [char; 7] = ['\'', '"', '`', '\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}'];
 /// Seed and factor of FNV-1a.
 const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const HASH_FACTOR: u64 = 0x0100_0000_01b3;
 
-/// Returns an error text in lower case without the parts that repeat the request.
+/// Returns the first [`MAX_TEXT_BYTES`] of an error text, without the parts that repeat the request.
 pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
     let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
@@ -45,7 +46,7 @@ pub(super) fn request_has_phrase(request: &[u8], phrase: &str) -> bool {
     is_found
 }
 
-/// Visits the strings of a JSON document, except keys and inline media.
+/// Visits the strings of a JSON document, except keys and inline media, up to a total of [`MAX_REQUEST_BYTES`].
 fn visit_texts(request: &[u8], mut visit: impl FnMut(&str)) {
     let (mut at, mut total) = (0, 0);
     while let Some(found) = request.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
@@ -142,7 +143,8 @@ impl RunIndex {
     }
 }
 
-/// Returns true for the quoted name of a member, which an error names for itself.
+/// Returns true if a quoted text is the name of a member. Errors name members of their own accord, so such a name does
+/// not count as repeated.
 fn is_member_name(quoted: &str) -> bool {
     let name = quoted.trim_start_matches(QUOTES);
     is_field(name)

@@ -1,11 +1,10 @@
-//! Texts of a request in the form in which a provider's message is compared with them.
+//! Texts of a request, prepared for the comparison with the words of a provider's error message.
 
 use super::inline_media::is_inline_media;
 use penstock_json_scan::json;
 use std::collections::HashSet;
 
-/// Maximum total bytes of the texts in a request. For a larger request nothing is compared, and no message is passed
-/// on.
+/// Maximum total bytes of the texts in a request. For a larger request, no message of the provider is passed on.
 const MAX_REQUEST_TEXT_BYTES: usize = 1 << 20;
 /// Members at the top of a request whose values are words of an API and no free text.
 const WORD_MEMBERS: &[&str] = &[
@@ -26,8 +25,8 @@ const WORD_MEMBERS: &[&str] = &[
 /// Maximum bytes of a value that counts as a word of an API and not as free text.
 const MAX_WORD_BYTES: usize = 32;
 
-/// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare. The names of
-/// members at the top are no texts, and neither are the words in [`WORD_MEMBERS`].
+/// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Not included
+/// are inline media, and at the top level the names of members and the values of [`WORD_MEMBERS`].
 pub(super) fn request_texts(request: &[u8]) -> Option<String> {
     let mut out = String::new();
     let (mut at, mut depth) = (0, 0_usize);
@@ -58,7 +57,7 @@ pub(super) fn request_texts(request: &[u8]) -> Option<String> {
     Some(out)
 }
 
-/// Returns the depth of JSON after a text between two strings.
+/// Returns the nesting depth after the bytes between two JSON strings.
 fn depth_after(depth: usize, between: &[u8]) -> usize {
     between.iter().fold(depth, |depth, byte| match byte {
         b'{' | b'[' => depth + 1,
@@ -144,10 +143,13 @@ impl<'t> RequestTexts<'t> {
         self.keys.contains(word.as_bytes())
     }
 
-    /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats
-    /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
-    /// one of their words. A word with letters beyond ASCII repeats them if any three consecutive letters of it occur
-    /// in them; two are enough in a script without blanks, because the word may be a whole sentence there.
+    /// Returns true if a word, in lower case, may repeat the texts of the request:
+    ///
+    /// - a word of at least [`MIN_PART_LETTERS`] bytes, if the texts contain it, even inside of a longer word, or if it
+    ///   contains a word of the texts of at least that length;
+    /// - a shorter word, if the texts have it as a whole word;
+    /// - a word with letters beyond ASCII, if the texts contain any three consecutive letters of it, or two of a script
+    ///   without blanks, where the word may be a whole sentence.
     pub(super) fn contains_word(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();
@@ -166,7 +168,7 @@ impl<'t> RequestTexts<'t> {
         })
     }
 
-    /// Returns true if a word of the texts is a part of this one.
+    /// Returns true if a word of the texts, of at least [`MIN_PART_LETTERS`] bytes, is a part of this one.
     fn has_word_inside(&self, word: &str) -> bool {
         let ends = |start: usize| start + MIN_PART_LETTERS..=word.len();
         (0..word.len())

@@ -1,7 +1,8 @@
 //! Sanitized error message of a provider, for the client and the log.
 //!
-//! Each word is checked: only common words of technical English, names of the protocol and numbers remain. Of these,
-//! every word that occurs in the request is removed, except common words of error messages.
+//! Each word is checked. Names of the protocol and common words of error messages remain. Other common words of
+//! technical English, numbers, keys of the request and words of scripts without blanks remain if they do not repeat the
+//! texts of the request. All other words are removed.
 
 use super::field_names::protocol_path;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 /// Maximum number of bytes of an error body that are read.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Maximum number of characters that are read of a message, and that are passed on.
+/// Maximum number of characters of a message that are read, and that are passed on.
 const MAX_SOURCE_CHARS: usize = 600;
 const MAX_MESSAGE_CHARS: usize = 300;
 /// Replacement for removed words.
@@ -34,7 +35,8 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
     unsupported use used user valid value values voice voices was were when which while with within without would \
     you your ";
 
-/// Returns the sanitized message of an error body; `None` if no word of it remains.
+/// Returns the sanitized message of an error body. `None` if the body has no message, if fewer than two words of it
+/// remain, or if the request is too long to compare.
 pub(super) fn sanitize_message(body: &[u8], request: &[u8]) -> Option<String> {
     let message = provider_message(body)?;
     let texts = request_texts(request)?;
@@ -81,7 +83,7 @@ fn join_words(words: &[&str]) -> String {
     sentence
 }
 
-/// Returns the start of the message in a body.
+/// Returns the first [`MAX_SOURCE_CHARS`] characters of the message in a body; `None` for HTML, JSON and stack traces.
 fn provider_message(body: &[u8]) -> Option<String> {
     let body = body.get(..body.len().min(MAX_BODY_BYTES))?;
     let message = match serde_json::from_slice::<Value>(body) {
@@ -157,8 +159,8 @@ fn field_path(loc: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// Removes text in braces, and text in brackets that contains an assignment or more numbers than a range: it consists
-/// of values, not of words.
+/// Replaces text in braces by an ellipsis, and text in brackets if it contains an assignment or a list of numbers: such
+/// text consists of values, not of words.
 fn without_brackets(message: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -216,13 +218,13 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     is_plain_word(word, core) && (is_neutral_word(&lower) || is_known && !texts.contains_word(&lower))
 }
 
-/// Returns the start of a path up to a name that is not of the protocol.
+/// Returns the start of a path up to the first name that is not of the protocol.
 fn known_start(word: &str) -> Option<&str> {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     core.contains(['.', '[']).then(|| protocol_path(core)).flatten()
 }
 
-/// Returns true for a common word, or for such words joined by slashes.
+/// Returns true for a common word of error messages, in lower case, or for such words joined by slashes.
 pub(super) fn is_neutral_word(word: &str) -> bool {
     let is_common = |word: &str| word.len() <= 20 && NEUTRAL_WORDS.contains(&format!(" {word} "));
     word.split('/').all(is_common)

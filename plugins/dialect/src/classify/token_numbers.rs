@@ -16,7 +16,7 @@ const CONNECTORS: [&str; 12] =
     [" ", "(", ":", "=", "`", "'", "is ", "of ", "only ", "limit ", "up to ", "than "];
 
 impl ErrorSignals {
-    /// Returns the tokens of the context window, as the provider counts.
+    /// Returns the size of the context window that the error states, in the provider's tokens.
     pub(super) fn context_window(&self) -> Option<u64> {
         let of_name = |name: &&str| {
             let after = |at: usize| Some(connected_number(self.text.get(at + name.len()..)?)?.0);
@@ -30,7 +30,8 @@ impl ErrorSignals {
             .or_else(|| self.stated_excess().map(|(_, window)| window))
     }
 
-    /// Returns the tokens of the input, as the provider counts.
+    /// Returns the tokens of the input that the error states, as the provider counts them. `None` if the error states
+    /// an overflow instead, see [`Self::input_tokens_from_overflow`].
     pub(super) fn input_tokens(&self) -> Option<u64> {
         if self.window_overflow().is_some() {
             return None;
@@ -57,9 +58,8 @@ impl ErrorSignals {
         self.input_tokens().filter(|input| !least(*input))
     }
 
-    /// Returns the number of tokens by which the input exceeds the window, for engines that compute the limit on
-    /// generated tokens as the window minus the input, and refuse it because it is not positive, or that report the
-    /// excess itself.
+    /// Returns the number of tokens by which the input exceeds the window. Some engines state it; others compute the
+    /// limit on generated tokens as the window minus the input, and refuse the limit because it is not positive.
     pub(super) fn window_overflow(&self) -> Option<u64> {
         let negative = |name: &&str| {
             word_positions(&self.text, name).find_map(|at| refused_cap(self.text.get(at + name.len()..)?))
@@ -90,7 +90,7 @@ impl ErrorSignals {
         })
     }
 
-    /// Returns the numbers that follow a name of the input, each with the text behind it.
+    /// Returns the numbers that follow a name of the input, each with the text after it.
     fn stated_inputs(&self) -> impl Iterator<Item = (u64, &str)> {
         INPUT_NAMES.iter().flat_map(move |name| {
             word_positions(&self.text, name).filter_map(move |at| {
@@ -109,15 +109,16 @@ fn clause(text: &str) -> &str {
     line.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
-/// Parses the rest of a message such as "max_tokens must be at least 1, got -5": the tokens below zero.
+/// Parses the end of a message such as "max_tokens must be at least 1, got -5", after the name. Returns the absolute
+/// value of the refused number, here 5.
 fn refused_cap(rest: &str) -> Option<u64> {
     let rest = clause(rest);
     let bound = |phrase: &&str| refused_number(rest.get(find_word(rest, phrase)? + phrase.len()..)?);
     LOWER_BOUND_PHRASES.iter().find_map(bound)
 }
 
-/// Returns the tokens below zero of the first number in a text that is refused and not positive. A part of a name such
-/// as "gpt-4o" and a value that is accepted as in "or -1" are no such numbers.
+/// Returns the absolute value of the first number in a text that is 0 or negative and was refused. A part of a name
+/// such as "gpt-4o", and an accepted value as in "or -1", do not count.
 fn refused_number(text: &str) -> Option<u64> {
     text.match_indices(['-', '0'])
         .find_map(|(at, sign)| {
@@ -146,7 +147,7 @@ fn is_name_letter(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/')
 }
 
-/// Returns the number behind words such as "is" and "of", and the text behind the number.
+/// Returns the number after words such as "is" and "of" at the start of a text, and the text after the number.
 fn connected_number(mut rest: &str) -> Option<(u64, &str)> {
     while let Some(shorter) = CONNECTORS.iter().find_map(|word| rest.strip_prefix(word)) {
         rest = shorter;
@@ -154,7 +155,7 @@ fn connected_number(mut rest: &str) -> Option<(u64, &str)> {
     leading_number(rest)
 }
 
-/// Returns the number at the start of a text, and the text behind it.
+/// Returns the number at the start of a text, and the text after it.
 fn leading_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
     Some((parse_number(text.get(..digits)?)?, text.get(digits..)?))

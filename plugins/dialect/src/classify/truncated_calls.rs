@@ -4,7 +4,7 @@ use crate::json_cursor;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_json_scan::json;
 
-/// Returns the path of the first tool call of a chat or responses request whose arguments are no JSON object.
+/// Returns the path of the first arguments of a tool call in a chat or responses request that are no JSON object.
 pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     let list = |name| json_cursor::elements(json_cursor::member_value(request, name).unwrap_or_default());
     for (index, message) in list("messages").enumerate() {
@@ -20,8 +20,8 @@ pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
     Some(format!("input[{at}].arguments"))
 }
 
-/// Returns the error of a client whose request has a truncated call. The call is not named if it is not in the body
-/// that the client sent, but in a stored response before it.
+/// Returns the error for a client whose conversation has a truncated tool call. It names the path of the arguments if
+/// they are in the client's body, and no path if they are in a stored response that the request continues.
 pub(super) fn truncated_call_error(client_body: &[u8]) -> ApiError {
     let fails = "the arguments are no JSON object, and the model's provider fails on them.";
     match find_truncated_call(client_body) {

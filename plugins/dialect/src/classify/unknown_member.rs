@@ -1,4 +1,4 @@
-//! Detection of a name in a provider's error message about an unknown member.
+//! Detection of errors that name the member which the provider does not know.
 
 use super::error_signals::is_path;
 use super::phrases::UNKNOWN_MEMBER_PHRASES;
@@ -8,7 +8,7 @@ use serde_json::Value;
 const MAX_DEPTH: u8 = 8;
 /// First steps of the location in a validation error that do not name a member, such as `body`.
 const LOCATION_ROOTS: [&str; 4] = ["body", "query", "header", "path"];
-/// Characters around a name.
+/// Quotation marks around a name.
 const QUOTES: [char; 4] = ['\'', '"', '`', '\u{2018}'];
 
 /// Returns true if an error names the member that it refuses, known or not: in `param`, in the location of a validation
@@ -46,8 +46,8 @@ fn has_written_location(text: &str) -> bool {
     })
 }
 
-/// Returns true if a phrase about an unknown member comes with a name: in quotes or after a colon behind the phrase, or
-/// as a path in front of it.
+/// Returns true if a phrase about an unknown member comes with a name: in quotes or after a colon after the phrase, or
+/// as a path before it.
 fn is_named_in_message(text: &str) -> bool {
     let mut previous = "";
     for line in text.lines() {
