@@ -1,5 +1,5 @@
-//! Format of a response body, detected from its first bytes: some engines answer a streaming request with JSON or with
-//! JSON lines, whose ends may be missing, and others stream although the request did not ask for it.
+//! Detection of the format of a response body. Some engines answer a streaming request with a JSON object or with JSON
+//! lines, whose line ends may be missing, and others stream although the request did not ask for it.
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
@@ -16,10 +16,10 @@ pub(crate) enum BodyFormat {
     Unknown,
     /// Server-sent events.
     EventStream,
-    /// JSON object, complete when the provider closes the stream; or the first of several JSON lines.
+    /// JSON object, which is complete when the provider closes the stream, or the first of several JSON lines.
     JsonObject,
-    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line, or of several without line
-    /// ends between them.
+    /// Events as JSON lines (`application/x-ndjson`): each line has the data of one event, or of several consecutive
+    /// ones.
     JsonLines,
 }
 
@@ -41,7 +41,7 @@ impl BodyFormat {
 pub(crate) struct EventStreamNormalizer {
     format: BodyFormat,
     object: BytesMut,
-    /// Number of bytes of the object that are white space or belong to its first value or line, without the end of it.
+    /// Number of bytes of the object in which the end of its first value or line was searched for.
     scanned_bytes: usize,
     first_line: FirstLine,
     scanner: ValueScanner,
@@ -69,7 +69,7 @@ struct ValueScanner {
 }
 
 impl ValueScanner {
-    /// Takes the next byte; returns true if an object or a list ends with it.
+    /// Reads the next byte; returns true if the outermost object or list ends with it.
     #[inline]
     const fn ends_with(&mut self, byte: u8) -> bool {
         match (self.is_string, byte) {
@@ -94,14 +94,15 @@ enum FirstLine {
     /// Line whose end has not arrived.
     #[default]
     Open,
-    /// Complete JSON value, which ends before this position together with the white space after it.
+    /// Complete JSON value; the value and the white space after it end at this position.
     Value(usize),
     /// Line of an object with several lines, or of a body that is not JSON.
     Other,
 }
 
 impl EventStreamNormalizer {
-    /// Pushes bytes and returns the bytes of the event stream that they give; `None` while a JSON object is buffered.
+    /// Takes the next bytes of the body and returns them as bytes of an event stream; `None` while they may belong to a
+    /// JSON object, which is buffered.
     ///
     /// # Errors
     /// Returns `Malformed` for an object of more than `most` bytes.
@@ -191,7 +192,8 @@ impl EventStreamNormalizer {
         events.freeze()
     }
 
-    /// Returns the buffered object without a byte order mark. Called after the provider has closed the stream.
+    /// Takes the buffered object, without a byte order mark; `None` if the body is a stream of events. Called after the
+    /// provider has closed the stream.
     pub(crate) fn take_buffered_object(&mut self) -> Option<Bytes> {
         if self.format != BodyFormat::JsonObject {
             return None;
@@ -200,7 +202,7 @@ impl EventStreamNormalizer {
         Some(object.slice(start_of(&object)..))
     }
 
-    /// Returns the buffered bytes of the object.
+    /// Returns the number of buffered bytes of the object.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.object.len()
     }
@@ -224,8 +226,9 @@ fn is_json_lines(body: &[u8]) -> bool {
     matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(value)
 }
 
-/// Returns false if no object or list begins right after the end of another one, not even in a text. This takes much
-/// less time than the search for the end of the first value, which most answers do not need.
+/// Returns false if the body has no opening bracket after a closing one, with only white space between them, not even
+/// in a string. This check takes much less time than the search for the end of the first value, and suffices for most
+/// answers.
 fn may_have_two_values(body: &[u8]) -> bool {
     memchr::memchr2_iter(b'{', b'[', body).any(|at| {
         let mut before = body.get(..at).unwrap_or_default().iter().rev();

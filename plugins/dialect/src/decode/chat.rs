@@ -37,7 +37,7 @@ pub struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// Creates a decoder at the start of a stream. Tool call ids that the provider omits are generated from `id`.
+    /// Creates a decoder at the start of a stream. `id` is the seed of generated tool call ids.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
@@ -55,8 +55,8 @@ impl ChatDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        // Arguments that begin a JSON object are excluded from the fast path, because they may replace earlier
-        // arguments.
+        // Arguments that begin a JSON object are excluded from the fast path, because they may replace or repeat
+        // earlier arguments.
         let is_plain = |text: &AnswerEvent| !matches!(text, AnswerEvent::ToolCallArguments { fragment, .. } if begins_object(fragment));
         let matched = self.frame.as_ref().and_then(|pattern| pattern.match_event(event));
         if let Some(text) = matched.filter(is_plain) {
@@ -139,7 +139,8 @@ impl super::DialectDecoder for ChatDecoder {
     }
 }
 
-/// Appends the events of a buffered completion and returns the name of its reasoning member.
+/// Appends the events of a buffered completion; returns the name of its reasoning member, if it has one. `id` is the
+/// seed of generated tool call ids.
 ///
 /// # Errors
 /// Returns `Malformed` if the body is no completion, and `InBandError` for an error object.

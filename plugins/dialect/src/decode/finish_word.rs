@@ -1,9 +1,9 @@
-//! Finish reasons of engines and vendors, in all known spellings: a truncated or filtered answer must not look
-//! complete.
+//! Parser of the finish reasons of engines and vendors, in all known spellings: a truncated or filtered answer must not
+//! look complete.
 
 use penstock_core::{FinishReason, UpstreamError, UpstreamErrorKind};
 
-/// Parts of unknown words that name a filter of content.
+/// Parts by which an unknown finish reason is that of a content filter.
 const FILTER_PARTS: &[&str] = &[
     "blocked",
     "blocklist",
@@ -15,7 +15,7 @@ const FILTER_PARTS: &[&str] = &[
     "safety",
     "toxic",
 ];
-/// Parts of unknown words that name an abort by the engine.
+/// Parts by which an unknown finish reason is that of an abort by the engine.
 const ABORT_PARTS: &[&str] = &[
     "abort",
     "aborted",
@@ -32,14 +32,14 @@ const ABORT_PARTS: &[&str] = &[
     "timed",
     "timeout",
 ];
-/// Parts of unknown words that name a limit.
+/// Parts by which an unknown finish reason is that of a limit on the output.
 const LIMIT_PARTS: &[&str] = &["budget", "length", "limit", "max", "truncated"];
 
-/// Parses a finish reason of a chat or messages provider. Words of no known meaning are a regular end.
+/// Parses a finish reason of a chat or messages provider. A word of unknown meaning is read as `Stop`.
 ///
 /// # Errors
-/// Returns `InBandError` if the engine reports that it aborted, and `ModelOutput` if it could not parse a call of the
-/// model.
+/// Returns `InBandError` if the engine reports that it aborted, and `ModelOutput` if it could not parse a tool call of
+/// the model.
 pub(crate) fn parse_finish_word(word: &str) -> Result<FinishReason, UpstreamError> {
     let word = word.to_ascii_lowercase();
     let has_part = |parts: &[&str]| {

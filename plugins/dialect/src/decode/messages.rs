@@ -1,7 +1,7 @@
 //! Decoder of the messages dialect.
 //!
-//! The order of events is checked where it affects the meaning: nothing before `message_start`, deltas only for an open
-//! block. Unknown events and blocks are ignored.
+//! The order of events is checked where it affects the meaning: `message_start` is first, and deltas come only for an
+//! open block. Unknown events and blocks are ignored.
 
 mod buffered;
 mod early_content;
@@ -63,7 +63,7 @@ enum DecodedBlockKind {
     Text,
     Thinking,
     Tool(u32),
-    /// Content block of a type that neither client dialect has.
+    /// Content block of a type that no client dialect has.
     #[default]
     Other,
 }
@@ -84,7 +84,7 @@ impl MessagesDecoder {
         }
     }
 
-    /// Returns the bytes of inputs in the start events of open blocks.
+    /// Returns the number of bytes of the inputs that arrived in the start events of open blocks.
     pub(crate) const fn buffered_input_bytes(&self) -> usize {
         self.buffered_input_bytes
     }
@@ -112,7 +112,7 @@ impl MessagesDecoder {
     /// Decodes the data of one event, given its members.
     ///
     /// # Errors
-    /// Returns the errors of [`super::Decoder::push`].
+    /// Returns the errors of [`super::DialectDecoder::push`].
     pub(crate) fn decode_members(
         &mut self,
         data: &Bytes,
@@ -319,8 +319,8 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 }
 
-/// Returns the index of a block that starts after `count` other blocks. It must be the next index. If all blocks have
-/// ended, any index begins a new block.
+/// Returns the index in the start event of a block that follows `count` other blocks. `None` if the index is absent or
+/// out of order: it must be `count`, or any index after the first block if no block is open.
 pub(crate) fn block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
     seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }
@@ -337,7 +337,7 @@ fn malformed_error() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
-/// Returns a string of the event as text that shares its bytes; an absent string is empty.
+/// Returns a string of an event as text that shares the memory of the event; an absent string is empty.
 fn event_text(data: &Bytes, value: Option<&[u8]>) -> Result<EscapedText, UpstreamError> {
     let Some(value) = value.filter(|value| !json_cursor::is_null(value)) else {
         return Ok(EscapedText::default());

@@ -1,4 +1,4 @@
-//! Decoders of provider responses, which return events; one per dialect.
+//! Decoders of provider responses into events; one for each dialect of providers.
 
 mod body_format;
 pub mod chat;
@@ -32,8 +32,9 @@ pub trait DialectDecoder: Send {
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
-    /// index, an event out of order), `InBandError` for an error object, `Status` if it states a timeout, `Caller` if
-    /// it is the client's fault, and `ModelOutput` for too many calls or too long names.
+    /// index, an event out of order), `ModelOutput` for too many calls or too long names, and `InBandError` for a
+    /// finish reason that states an abort. For an error object returns `Caller` if the client is at fault, `Status` if
+    /// it states a timeout or a rate limit, and otherwise `InBandError`.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Appends the last events. Called after the provider has closed the stream; the caller checks that all choices
@@ -43,7 +44,7 @@ pub trait DialectDecoder: Send {
     /// Returns the errors of [`DialectDecoder::push`].
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
-    /// Returns the name of the reasoning member so far, if the dialect has several.
+    /// Returns the name under which the provider sent reasoning, if the dialect has several names and one has arrived.
     fn reasoning_name(&self) -> Option<ReasoningName> {
         None
     }
@@ -60,11 +61,12 @@ pub trait DialectDecoder: Send {
         false
     }
 
-    /// Returns the buffered bytes of an incomplete event and of tool calls.
+    /// Returns the number of bytes that the decoder stores: of an incomplete event, of a body that is not a stream, of
+    /// tool calls, and of texts that are compared with later ones.
     fn buffered_bytes(&self) -> usize;
 }
 
-/// Function that decodes a buffered answer, with the seed of generated tool call ids.
+/// Function that decodes a buffered answer; its arguments are those of [`decode_buffered`] without the dialect.
 pub(crate) type BufferedDecoder =
     fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>;
 
@@ -77,11 +79,11 @@ pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
 
 /// Appends the events of a buffered answer, as its stream would give them (each text in one event; `Start` first, `End`
 /// last). A body that is a stream of events is decoded as a stream. Returns the name of the reasoning member, if there
-/// is one.
+/// is one. `id` is the seed of generated tool call ids.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no answer of the dialect, and `InBandError` for an error object. Events before
-/// the error are appended nevertheless.
+/// Returns the errors of [`DialectDecoder::push`]; `Malformed` also if the body is no answer of the dialect. Events
+/// before the error are appended nevertheless.
 pub fn decode_buffered(
     provider: Dialect,
     body: Bytes,
@@ -140,8 +142,7 @@ pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<Upst
     Some(classify::classify_in_band(data))
 }
 
-/// Converts an error at the end of an answer: if the last event is incomplete, the stream was truncated and is not
-/// malformed.
+/// Converts `Malformed` to `Truncated` for the error of the last event, which is incomplete if the stream was cut.
 pub(crate) fn to_truncation_error(fault: UpstreamError) -> UpstreamError {
     match fault.kind {
         UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),

@@ -1,8 +1,8 @@
 //! Decoder of the responses dialect.
 //!
-//! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
-//! for an open item of their kind. Text that the deltas lack is taken from the event that ends a part, an item or the
-//! response, or else from the event that starts an item. If such an end contradicts the deltas, the stream is
+//! The order of events is checked where it affects the meaning: the start of the response is first, and deltas come
+//! only for an open item of their kind. Text that the deltas lack is taken from the event that ends a part, an item or
+//! the response, or else from the event that starts an item. If an end event contradicts the deltas, the stream is
 //! malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
 
 mod buffered;
@@ -49,8 +49,8 @@ struct DecodedOutput {
     has_message: bool,
     split_surrogate: SplitSurrogate,
     texts: LastParts,
-    /// Bytes of stored arguments, and of stored texts from the start of items, which are compared with the end of the
-    /// item.
+    /// Number of bytes of arguments, and of texts from the start of items and parts, that were stored to be compared
+    /// with later events. Never decreases.
     stored_bytes: usize,
 }
 
@@ -313,8 +313,9 @@ impl DecodedOutput {
         items.iter_mut().try_for_each(|item| item.emit_initial_texts(&mut context))
     }
 
-    /// Returns for each complete item the position of the known item that it belongs to: the item with the same index,
-    /// or else the next one of the same type. Ids are not compared, because some engines change them between events.
+    /// Returns for each complete item the position of the known item to which it belongs: the item of its type with the
+    /// same index, or else the first one of its type that no other complete item has. Ids are not compared, because
+    /// some engines change them between events.
     fn match_items(&self, complete: &[&[u8]]) -> Vec<Option<usize>> {
         let types: Vec<_> = complete
             .iter()
@@ -378,14 +379,14 @@ fn malformed_error() -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
-/// Returns a string of the event as text that shares its bytes.
+/// Returns a string of an event as text that shares the memory of the event.
 fn event_text(source: &Bytes, value: &[u8]) -> Result<EscapedText, UpstreamError> {
     let inside = json_cursor::string_body(value).ok_or_else(malformed_error)?;
     EscapedText::from_json(source.slice_ref(inside)).ok_or_else(malformed_error)
 }
 
-/// Parses the reason of an incomplete response, including the spellings of engines: a truncated answer must not look
-/// complete.
+/// Parses the reason of an incomplete response, including the spellings of engines. An unknown reason is read as
+/// `Length`, because a truncated answer must not look complete.
 fn incomplete_reason(reason: &str) -> FinishReason {
     match reason {
         "content_filter" | "safety" => FinishReason::ContentFilter,

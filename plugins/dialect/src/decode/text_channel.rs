@@ -1,4 +1,4 @@
-//! Texts of a stream by channel. Repairs surrogate pairs that an engine has split between two chunks.
+//! Channels of the texts in a stream, and the repair of surrogate pairs that an engine has split between two chunks.
 
 use crate::event::EscapedText;
 use bytes::Bytes;
@@ -28,8 +28,9 @@ impl SplitSurrogate {
         self.0 = self.0.take().filter(|(waiting, _)| *waiting != channel);
     }
 
-    /// Returns the next text of a channel: a pending surrogate, and the body of a JSON string, which is a slice of
-    /// `source`. Returns `None` if that body is invalid.
+    /// Returns the next text of a channel: its pending surrogate followed by `inside`, the body of a JSON string, which
+    /// is a slice of `source`. A high surrogate at the end becomes pending; other lone surrogates are replaced. Returns
+    /// `None` if `inside` is invalid.
     pub(super) fn join(&mut self, voice: TextChannel, source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
         if self.0.is_none()
             && let Some(text) = EscapedText::from_json(source.slice_ref(inside))

@@ -22,7 +22,7 @@ use text_emitter::TextEmitter;
 /// Maximum number of choices, the limit of a text completion with many prompts.
 const MAX_CHOICES: u64 = 1024;
 
-/// Range of the text of a chunk that contains nothing else, without its quotes.
+/// Range of the text or arguments of a chunk that contains nothing else, without the quotes.
 pub(super) struct TextSpan(pub(super) Range<usize>);
 
 /// Parser of the successive chunks of one answer.
@@ -46,7 +46,7 @@ struct ChoiceDecoder {
     cut: Option<FinishReason>,
     content: ChoiceContent,
     emitted: EmittedChannels,
-    /// True if the reasoning has a member of its own, so that its parts in `reasoning_details` are not read.
+    /// True if the choice has had reasoning in a member other than `reasoning_details`, which is then not read.
     has_named_reasoning: bool,
 }
 
@@ -67,7 +67,7 @@ impl ChunkReader {
         }
     }
 
-    /// Appends the events of a chunk. Returns the range of its text if it contains nothing else.
+    /// Appends the events of a chunk. Returns the range of its text or arguments if it contains nothing else.
     pub(super) fn read_chunk(
         &mut self,
         chunk: &Bytes,
@@ -104,7 +104,7 @@ impl ChunkReader {
         Ok(only.filter(|_| alone))
     }
 
-    /// Returns the name of the reasoning member.
+    /// Returns the name of the reasoning member in the last chunk that had one.
     pub(super) const fn reasoning_name(&self) -> Option<ReasoningName> {
         self.last_reasoning_name
     }
@@ -204,9 +204,9 @@ struct ChunkContext<'a> {
 }
 
 impl ChoiceDecoder {
-    /// Completes the members of the last chunk from a message beside its delta, which has the whole answer: only
-    /// channels that have had no output so far are read from it, and reasoning parts only if there is no reasoning
-    /// text. Returns true with the members if they have whole tool calls.
+    /// Completes the delta of the last chunk from the message that some engines send next to it, with the whole answer.
+    /// From that message only channels are read that have had no output so far, and `reasoning_details` only if there
+    /// is no reasoning text. Returns the members, and true if the tool calls are those of the message.
     fn complete_from_whole<'a>(
         &self,
         delta: MessageMembers<'a>,
@@ -232,7 +232,7 @@ impl ChoiceDecoder {
         (merged, has_whole_calls)
     }
 
-    /// Emits the reasoning, the content and the refusal. Returns the content of the parts.
+    /// Emits the reasoning, the content and the refusal. Returns the kind of the content, if it is a list of parts.
     fn emit_text(
         &mut self,
         message: &MessageMembers<'_>,
@@ -254,8 +254,8 @@ impl ChoiceDecoder {
         Ok(parts)
     }
 
-    /// Reads the tool calls; `None` if there are none. The inner value is set for a single fragment with arguments and
-    /// no name, which the fast path can assign to its call.
+    /// Reads the tool calls; returns `None` if there are none. The inner value has the arguments of a single fragment
+    /// without a name, which the fast path can assign to its call.
     fn read_tool_calls<'a>(
         &mut self,
         message: &MessageMembers<'a>,
@@ -324,7 +324,7 @@ impl ChoiceDecoder {
             events,
         })?;
         self.is_finished = true;
-        // Some engines end a cut answer with another chunk, whose reason is that of every end.
+        // Some engines send another chunk after the end of a cut answer, with the finish reason of a regular end.
         let reason = self.cut.filter(|_| reason == FinishReason::Stop).unwrap_or(reason);
         self.cut = is_cut(reason).then_some(reason);
         let stop =

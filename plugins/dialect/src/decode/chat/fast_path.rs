@@ -11,7 +11,7 @@ use penstock_http_wire::sse;
 /// Maximum number of bytes stored around the text of a chunk.
 const MAX_FRAME_BYTES: usize = 4096;
 
-/// Bytes around the text of a chunk.
+/// Bytes before and after the text of a chunk that contains only one text.
 pub(super) struct ChunkFrame {
     /// Bytes of the event before the text, with the opening quote of the text.
     prefix: Box<[u8]>,
@@ -52,7 +52,7 @@ impl ChunkFrame {
         })
     }
 
-    /// Returns the text event of a chunk with this frame.
+    /// Returns the event of a chunk that differs from the earlier chunk only in its text; `None` for any other chunk.
     #[inline]
     pub(super) fn match_event(&self, event: &sse::SseEvent) -> Option<AnswerEvent> {
         let data = &event.data;

@@ -1,4 +1,4 @@
-//! Finish reasons in all known spellings, and other members whose format varies between engines.
+//! Finish reason of a choice, and other members whose format varies between engines.
 
 use crate::decode::parse_finish_word;
 use crate::json_cursor::{self, JsonCursor};
@@ -6,8 +6,12 @@ use penstock_core::{FinishReason, ReportedUsage, UpstreamError, UpstreamErrorKin
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
-/// Returns the finish reason of a choice if it has ended. A buffered choice (`whole`) without a finish reason has ended
-/// too. An empty reason means in both formats that the choice has not ended.
+/// Returns the finish reason of a choice; `None` if it has not ended. A choice of a buffered completion (`whole`)
+/// without a finish reason has ended with `Stop`.
+///
+/// # Errors
+/// Returns `Malformed` if the reason is not a string, `Truncated` if it is empty in a buffered completion, and the
+/// errors of [`parse_finish_word`].
 pub(super) fn choice_finish_reason(
     word: Option<&[u8]>,
     whole: bool,
@@ -34,7 +38,7 @@ pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
     None
 }
 
-/// Returns true if the next value is `null`, an empty string or an empty object, which some engines write instead of an
+/// Returns true if the next value is `null`, an empty string or an empty object. Some engines write these instead of an
 /// empty list.
 pub(super) fn replaces_empty_list(value: &JsonCursor<'_>) -> bool {
     if value.peek_byte() == Some(b'[') {
@@ -46,12 +50,16 @@ pub(super) fn replaces_empty_list(value: &JsonCursor<'_>) -> bool {
         || (json_cursor::is_object(json) && json_cursor::members(json).next().is_none())
 }
 
-/// Returns true if log probabilities list no token, as some engines write them in a chunk that has only the role.
+/// Returns true if an object of log probabilities lists no token. Some engines write such objects in the chunk that has
+/// only the role.
 pub(super) fn has_no_logprobs(logprobs: &[u8]) -> bool {
     !json_cursor::members(logprobs).any(|(_, list)| json_cursor::elements(list).next().is_some())
 }
 
-/// Returns an object; `None` if it is absent, or an empty list, which some engines write instead.
+/// Returns the value if it is an object; `None` if it is absent, or an empty list, which some engines write instead.
+///
+/// # Errors
+/// Returns `Malformed` for any other value.
 pub(super) fn optional_object(value: Option<&[u8]>) -> Result<Option<&[u8]>, UpstreamError> {
     let value =
         value.filter(|value| !json_cursor::is_array(value) || json_cursor::elements(value).next().is_some());

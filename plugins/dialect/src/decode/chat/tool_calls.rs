@@ -6,8 +6,8 @@
 //! If the index is ambiguous, a fragment with a name begins another call in two cases: the arguments so far are
 //! complete or empty and its id or name differs; or the arguments so far are complete and it has arguments itself.
 //!
-//! Two decisions are delayed. If a name is repeated without id and arguments, this is another call only if no arguments
-//! follow. Arguments that mean "none", such as `{}`, are not emitted at once, because the real arguments of the call
+//! Two decisions are delayed. A name that is repeated without id and arguments is another call only if no arguments
+//! follow it. Arguments that mean "none", such as `{}`, are not emitted at once, because the real arguments of the call
 //! may follow.
 
 mod tracked_call;
@@ -25,8 +25,8 @@ use penstock_json_scan::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tracked_call::TrackedCall;
 
-/// Maximum bytes of stored arguments. Arguments are stored until the call has a name, and to check whether they are
-/// complete. If this maximum is reached without a name, the text is not a tool call.
+/// Maximum bytes of the stored arguments of one call. Arguments are stored until the call has a name, and to check
+/// whether they are complete. A call that exceeds the maximum without a name is an error of the model's output.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// Tool calls of one choice.
@@ -94,7 +94,7 @@ impl<'a> ToolCallFragment<'a> {
         first.is_some_and(|first| !matches!(first, b'"' | b'{' | b'['))
     }
 
-    /// Returns true if there are arguments other than white space.
+    /// Returns true if the fragment has arguments other than white space.
     fn has_arguments(&self) -> bool {
         let blank = |arguments: &[u8]| {
             nonempty_string_body(arguments)
@@ -103,7 +103,7 @@ impl<'a> ToolCallFragment<'a> {
         self.arguments.is_some_and(|arguments| !blank(arguments))
     }
 
-    /// Returns true if the fragment has the id and exactly the arguments of a call.
+    /// Returns true if the fragment repeats the id and all arguments of a call.
     fn repeats(&self, call: &TrackedCall) -> bool {
         let arguments = self.arguments.and_then(nonempty_string_body);
         self.id.is_some_and(|id| has_id(call, id)) && arguments == Some(&call.arguments)
@@ -131,12 +131,12 @@ impl<'a> ToolCallFragment<'a> {
     }
 }
 
-/// Returns the body of a string, if it is not empty; the outer `None` means that the value is no string.
+/// Returns the body of a string, or `Some(None)` if the string is empty; `None` if the value is no string.
 fn string_body(value: &[u8]) -> Option<Option<&[u8]>> {
     json_cursor::string_body(value).map(|inside| Some(inside).filter(|inside| !inside.is_empty()))
 }
 
-/// Returns the body of a string that is not empty.
+/// Returns the body of a string; `None` if the string is empty, or the value is no string.
 fn nonempty_string_body(value: &[u8]) -> Option<&[u8]> {
     let inside = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!inside.is_empty()).then_some(inside)
@@ -165,6 +165,10 @@ impl ToolCallTracker {
     }
 
     /// Adds one fragment of a tool call and appends its events.
+    ///
+    /// # Errors
+    /// Returns `ModelOutput` for too many calls, too long a name, or too many arguments without a name, and `Malformed`
+    /// for a fragment that is invalid or contradicts earlier ones.
     pub(super) fn add_fragment(
         &mut self,
         fragment: &ToolCallFragment<'_>,
@@ -251,8 +255,10 @@ impl ToolCallTracker {
         self.buffered_bytes += call.map_or(0, |call| call.buffer_arguments(fragment));
     }
 
-    /// Returns an error of the model's output if a call has arguments and no name, since it is the model that writes
-    /// names.
+    /// Checks at the end of a choice that each call with arguments has a name.
+    ///
+    /// # Errors
+    /// Returns `ModelOutput` otherwise, because the model writes the names.
     pub(super) fn check_names(&self) -> Result<(), UpstreamError> {
         let is_named = |call: &TrackedCall| call.number.is_some() || call.arguments.is_empty();
         if self.calls.iter().all(is_named) { Ok(()) } else { Err(UpstreamError::invalid_model_output()) }
@@ -267,7 +273,7 @@ impl ToolCallTracker {
         let by_both =
             |index, id| self.calls.iter().rposition(|call| call.index == Some(index) && has_id(call, id));
         let by_id = |id| self.calls.iter().rposition(|call| has_id(call, id));
-        // A call with an index is identified by its index alone, whatever its id.
+        // A call that has an index is not identified by its id, so only calls without an index are searched by id.
         let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && has_id(call, id));
         let known = match (fragment.index, fragment.id) {
             (Some(index), Some(id)) => {
@@ -321,7 +327,7 @@ fn equals_text(known: Option<&EscapedText>, inside: &[u8]) -> bool {
     known.is_some_and(|known| known.escaped() == inside || json::equals_text(inside, &known.decoded()))
 }
 
-/// Returns a name or an id, if it is valid and of limited length.
+/// Returns a name or an id as text; `None` if it is invalid or longer than [`MAX_TOOL_NAME_BYTES`].
 fn bounded_text(source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
     if inside.len() > MAX_TOOL_NAME_BYTES {
         return None;

@@ -14,7 +14,7 @@ use penstock_core::UpstreamError;
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
-/// Appends the events of a buffered message; `seed` is that of generated tool call ids.
+/// Appends the events of a buffered message. `seed` is the seed of generated tool call ids.
 ///
 /// # Errors
 /// Returns `Malformed` if the body is no message, and `InBandError` for an error object.

@@ -5,8 +5,8 @@ use crate::json_cursor;
 use bytes::Bytes;
 use penstock_json_scan::json;
 
-/// Returns a `message_start` event with content as the events that it stands for: one with an empty message, and a
-/// start and a stop for each block. `None` for any other event.
+/// Splits a `message_start` event that has content: into a `message_start` without content, and a start and a stop
+/// event for each block. Returns `None` for any other event.
 pub(crate) fn split_message_start(data: &[u8], seen: &EventMembers<'_>) -> Option<Vec<Bytes>> {
     let message = seen.message.filter(|_| seen.event_type == "message_start")?;
     let content = json_cursor::member_value(message, "content").filter(|list| json_cursor::is_array(list))?;
@@ -21,7 +21,7 @@ pub(crate) fn split_message_start(data: &[u8], seen: &EventMembers<'_>) -> Optio
     Some(events)
 }
 
-/// Returns an object with another value of this member.
+/// Returns the object with this value of a member that it has.
 fn with_member(object: &[u8], name: &str, new_value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len());
     for (key, value) in json_cursor::members(object) {

@@ -49,7 +49,7 @@ impl<'a> EventMembers<'a> {
         seen
     }
 
-    /// Returns true if the type belongs to an event of an answer; the type of an error event does not.
+    /// Returns true if the event has a known type other than `error`.
     pub(crate) fn has_known_type(&self) -> bool {
         matches!(
             &*self.event_type,

@@ -1,4 +1,4 @@
-//! Reasons for the end of a message.
+//! Parser of the reason for the end of a message.
 
 use super::{event_text, malformed_error};
 use crate::decode::parse_finish_word;
@@ -7,7 +7,8 @@ use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::UpstreamError;
 
-/// Returns the finish event of a `stop_reason`; `None` if it is null or empty.
+/// Returns the finish event for the `stop_reason` and `stop_sequence` of an object in `data`; `None` if the reason is
+/// absent, null or empty.
 pub(super) fn finish_event(data: &Bytes, of: &[u8]) -> Result<Option<AnswerEvent>, UpstreamError> {
     let Some(reason) = json_cursor::member_value(of, "stop_reason") else { return Ok(None) };
     let word = json_cursor::parse_string(reason).ok_or_else(malformed_error)?;

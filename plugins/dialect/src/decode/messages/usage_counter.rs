@@ -1,4 +1,4 @@
-//! Conversion of this dialect's token usage to the gateway's.
+//! Conversion of the token usage of the messages dialect to that of the gateway.
 
 use crate::json_cursor;
 use penstock_core::ReportedUsage;
@@ -34,8 +34,8 @@ impl UsageCounter {
         }
     }
 
-    /// Merges the usage of the first event of a stream. Its output counts the tokens so far and is only a placeholder;
-    /// so is an input of 0. If no later event has other numbers, the gateway counts the answer itself.
+    /// Merges the usage of the `message_start` event. Its output tokens are only a placeholder and are ignored, and so
+    /// is an input of 0 without cached tokens. If no later event has these counts, the gateway estimates them.
     pub(super) fn merge_start(&mut self, usage: &[u8]) {
         self.merge(usage);
         (self.output, self.thinking) = (None, 0);

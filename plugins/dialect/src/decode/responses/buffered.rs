@@ -27,7 +27,7 @@ pub fn decode_response(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(),
     DecodedOutput::default().finish_response(&body, response, events)
 }
 
-/// Status of a response object that a provider sent as the end.
+/// Status of the response object in the last event or in a buffered answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndStatus {
     Completed,

@@ -71,12 +71,15 @@ impl<'a> EventMembers<'a> {
         seen
     }
 
-    /// Returns the response object of the event; an error if the event has none.
+    /// Returns the response object of the event.
+    ///
+    /// # Errors
+    /// Returns `Malformed` if the event has none.
     pub(super) fn response_object(&self) -> Result<&'a [u8], UpstreamError> {
         self.response.filter(|response| json_cursor::is_object(response)).ok_or_else(malformed_error)
     }
 
-    /// Returns the string in `delta`, or in `member`, which has the complete text.
+    /// Returns the JSON string in the member of this name: `delta`, or the name of the member with the complete text.
     pub(super) fn text(&self, member: &str) -> Option<&'a [u8]> {
         let value = match member {
             "delta" => self.delta,
@@ -85,7 +88,7 @@ impl<'a> EventMembers<'a> {
         value.filter(|value| json_cursor::string_body(value).is_some())
     }
 
-    /// Returns the index of the part in its item, 0 if it is absent; `None` if the value is not an index.
+    /// Returns the index in its item of the part of this kind; 0 if the event has none, and `None` if it is invalid.
     pub(super) fn part_index(&self, kind: PartKind) -> Option<u64> {
         let index = if kind == PartKind::Summary { self.summary_index } else { self.content_index };
         match index {

@@ -22,7 +22,7 @@ enum ItemKind {
     Reasoning,
     /// Function call, with its number among the calls of the answer.
     Call(u32),
-    /// Item of a type that the clients of no dialect know.
+    /// Item of a type that no client dialect has.
     Other,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct DecodedItem {
 }
 
 impl DecodedItem {
-    /// Opens an item. A function call emits its start event.
+    /// Opens an item; emits the start event of a function call.
     pub(super) fn open(
         output_index: u64,
         number: usize,
@@ -75,7 +75,7 @@ impl DecodedItem {
         })
     }
 
-    /// Returns true if this item can be of the type `name`.
+    /// Returns true if the type `name` is that of this item; all unknown types count as equal.
     pub(super) fn has_type(&self, name: &str) -> bool {
         match self.kind {
             ItemKind::Message => name == "message",
@@ -114,7 +114,7 @@ impl DecodedItem {
         self.kind == ItemKind::Other || is_other_reasoning()
     }
 
-    /// Adds the text of a delta to a part.
+    /// Emits the text of a delta of a part.
     pub(super) fn push_delta(
         &mut self,
         part: PartKey,
@@ -203,9 +203,9 @@ impl DecodedItem {
         }
     }
 
-    /// Emits what is missing of the complete text of a part. The stream is malformed if that text contradicts the
-    /// emitted text, or if other text of the channel was emitted after the part, so that its missing end cannot follow
-    /// in order.
+    /// Emits the end of a part's complete text that the deltas lacked. Returns `Malformed` if the complete text
+    /// contradicts the emitted text, or if other text of the channel was emitted after the part, so that the missing
+    /// end cannot follow in order.
     pub(super) fn push_complete_text(
         &mut self,
         key: PartKey,
@@ -295,7 +295,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Emits the rest of the texts that were stored at the start of the item or of its parts.
+    /// Emits those texts from the start of the item or of its parts that no later event has repeated.
     pub(super) fn emit_initial_texts(
         &mut self,
         context: &mut OutputContext<'_>,
@@ -337,7 +337,7 @@ impl DecodedItem {
         self.emit_initial_texts(context)
     }
 
-    /// Emits the missing ends of the texts of a complete item.
+    /// Emits the ends of the texts of a complete item that the deltas lacked.
     pub(super) fn push_missing(
         &mut self,
         item: &[u8],
@@ -369,7 +369,7 @@ impl DecodedItem {
         context.events.extend((bytes > 0).then_some(AnswerEvent::SealedReasoning { bytes }));
     }
 
-    /// Emits the missing ends of the parts of a complete item. Parts of unknown types are ignored.
+    /// Emits the ends of the texts of complete parts that the deltas lacked. Parts of unknown types are ignored.
     fn push_parts(&mut self, parts: &[u8], context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         if !json_cursor::is_array(parts) {
             return Err(malformed_error());
@@ -380,7 +380,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Emits the missing end of the text of a complete part.
+    /// Emits the end of a complete part's text that the deltas lacked. `index` returns the part's index for its kind.
     pub(super) fn push_complete_part(
         &mut self,
         part: &[u8],

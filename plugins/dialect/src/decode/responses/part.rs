@@ -17,14 +17,15 @@ pub(super) enum PartKind {
     Refusal,
     /// `reasoning_text`.
     Reasoning,
-    /// `reasoning_summary_text`, used only if the reasoning itself is absent.
+    /// `summary_text`. An item shows either its summary or its reasoning, whichever has text first.
     Summary,
     /// Arguments of a function call.
     Arguments,
 }
 
 impl PartKind {
-    /// Returns an item with nothing but its type, for parts of this kind; `None` if the item needs more members.
+    /// Returns an item that has only its type and can have parts of this kind; `None` if such an item needs more
+    /// members.
     pub(super) const fn bare_item(self) -> Option<&'static [u8]> {
         match self {
             Self::Text | Self::Refusal => Some(br#"{"type":"message"}"#),
@@ -34,14 +35,16 @@ impl PartKind {
     }
 }
 
-/// Returns the kind and the text of a part object; `None` for unknown types.
+/// Returns the kind and the text of a part object; `None` for unknown types. The text is a JSON value, and `None` if it
+/// is absent.
 pub(super) fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
     let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
     let (kind, member) = PartKind::from_type(&name)?;
     Some((kind, json_cursor::member_value(part, member)))
 }
 
-/// Returns the log probabilities of a text in the format of the chat dialect; `None` if the list is empty.
+/// Returns the log probabilities of a text in the format of the chat dialect; `None` if the list is empty or the part
+/// is not text.
 pub(super) fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
     let has_tokens = json_cursor::is_array(list) && json_cursor::elements(list).next().is_some();
     (kind == PartKind::Text && has_tokens)
@@ -51,7 +54,7 @@ pub(super) fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
 /// Kind and index of a part.
 pub(super) type PartKey = (PartKind, u64);
 
-/// Content of an event about a part.
+/// Type of an event about a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartEvent {
     /// Fragment of text in the member `delta`.
@@ -121,7 +124,7 @@ pub(super) struct DecodedPart {
 /// Result of comparing the complete text of a part with the text that was emitted for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FinalTextComparison<'a> {
-    /// Equal: all of the text was emitted.
+    /// Equal, apart from white space and the notation of JSON arguments: all of the text was emitted.
     Emitted,
     /// The emitted text is a prefix of the complete text; the value is the rest.
     Continues(&'a str),
@@ -154,7 +157,7 @@ impl DecodedPart {
     }
 
     /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
-    /// JSON arguments, are ignored, because some engines write the text of the end event anew.
+    /// JSON arguments, are ignored, because some engines format the text of the end event differently.
     pub(super) fn compare<'a>(&self, whole: &'a str) -> FinalTextComparison<'a> {
         if whole.get(..self.len).is_some_and(|start| Fingerprint::of(start.bytes()) == self.exact) {
             let rest = whole.get(self.len..).unwrap_or_default();
@@ -201,7 +204,7 @@ impl Fingerprint {
     }
 }
 
-/// Text that arrived at the start of a part. Most providers send an empty text there, some the complete text.
+/// Text in an event that starts a part or an item. Most providers send an empty text there, some the complete text.
 #[derive(Debug)]
 pub(super) struct AnnouncedText {
     pub(super) key: PartKey,
@@ -209,7 +212,8 @@ pub(super) struct AnnouncedText {
 }
 
 impl AnnouncedText {
-    /// Returns true if the first delta of the part continues this text, and false if it repeats the text.
+    /// Returns true if the first delta of the part continues this text, and false if it repeats the text or the text is
+    /// a complete call.
     pub(super) fn is_continued_by(&self, delta: &str) -> bool {
         let repeats = self.text.starts_with(delta) || delta.starts_with(&self.text);
         let is_whole_call = || {
@@ -220,13 +224,13 @@ impl AnnouncedText {
     }
 }
 
-/// Last part of each text channel. If an earlier part turns out to lack its end, that end can no longer be emitted in
-/// order.
+/// Last part with text in each text channel. The missing end of an earlier part can no longer be emitted in order.
 #[derive(Debug, Default)]
 pub(super) struct LastParts(Vec<(TextChannel, (usize, PartKey))>);
 
 impl LastParts {
     /// Records that text of a channel was last added to this part, given as the number of its item and its key.
+    /// Channels of arguments are ignored, because each has only one part.
     pub(super) fn set_last(&mut self, channel: TextChannel, part: (usize, PartKey)) {
         if matches!(channel, TextChannel::Arguments(_)) {
             return;
@@ -237,8 +241,8 @@ impl LastParts {
         }
     }
 
-    /// Returns true if text can still be added to this part: it is the last one of its channel. Each call has its own
-    /// channel.
+    /// Returns true if text can still be added to this part: it is the last part of its channel, or its channel is that
+    /// of a call's arguments.
     pub(super) fn is_last(&self, channel: TextChannel, part: (usize, PartKey)) -> bool {
         let last = self.0.iter().find(|(known, _)| *known == channel);
         last.is_none_or(|(_, last)| *last == part)

@@ -10,15 +10,16 @@ pub(super) enum ChoiceContent {
     /// No content: an answer may be empty.
     #[default]
     None,
-    /// Only content of an unknown kind: a part without text, or a tool call without members.
+    /// Only content of an unknown kind: a part without text, or a tool call without known members.
     Unknown,
-    /// Text, reasoning, a refusal or a tool call; a part with such a text may be empty.
+    /// Text, reasoning, a refusal or a tool call. The text of a part may be empty.
     Recognized,
 }
 
 impl ChoiceContent {
-    /// Returns the content of a choice after a chunk that gave these events. `parts` is the content of its parts, and
-    /// `has_calls` is true if the choice has tool calls, since a fragment of a call may give no event yet.
+    /// Returns the kind of the choice's content after a chunk. `parts` is the kind of the chunk's content parts,
+    /// `events` are the events of the chunk, and `has_calls` is true if the choice has tool calls, since the fragment
+    /// of a call may give no event yet.
     pub(super) fn after_chunk(
         self,
         parts: Self,
@@ -36,7 +37,7 @@ impl ChoiceContent {
     }
 }
 
-/// Channels (text, reasoning, tool calls) of a choice that have had output so far.
+/// Channels (text, reasoning, refusal) of a choice that have had output so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EmittedChannels {
     pub(super) text: bool,

@@ -1,4 +1,4 @@
-//! Errors in chunks without the member `error`: proxies, vendors and older engines have other members for them.
+//! Detection of errors in chunks without the member `error`: proxies, vendors and older engines use other members.
 
 use crate::json_cursor;
 
@@ -9,9 +9,9 @@ pub(super) struct ErrorMembers {
     has_error: bool,
     /// True for a message, which an error and a notice may have.
     has_message: bool,
-    /// Member `code` or `status` of an error object: true if it states a success.
+    /// True if the member `code` or `status` states a success; `None` without such a member.
     is_success: Option<bool>,
-    /// True for a status of 400 or above.
+    /// True if that member is a number of 400 or above.
     has_error_status: bool,
 }
 
@@ -43,7 +43,7 @@ impl ErrorMembers {
     }
 }
 
-/// Returns true if the member `base_resp` of MiniMax states an error, which comes with choices too.
+/// Returns true if the value of MiniMax's member `base_resp` states an error. Such a chunk may have choices too.
 pub(super) fn is_failed_response(value: &[u8]) -> bool {
     let code = json_cursor::member_value(value, "status_code");
     code.is_some_and(|code| json_cursor::parse_integer(code) != Some(0_u64))

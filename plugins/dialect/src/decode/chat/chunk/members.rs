@@ -70,7 +70,7 @@ pub(super) struct ChoiceMembers<'a> {
     pub(super) text: Option<&'a [u8]>,
     pub(super) usage: Option<&'a [u8]>,
     pub(super) error: Option<&'a [u8]>,
-    /// Message beside a delta: some engines repeat the whole answer in the last chunk.
+    /// Member `message` of a choice that also has a `delta`: some engines repeat the whole answer in the last chunk.
     pub(super) whole_message: Option<MessageMembers<'a>>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct MessageMembers<'a> {
     pub(super) content: Option<&'a [u8]>,
     pub(super) reasoning: Option<&'a [u8]>,
     pub(super) reasoning_name: Option<ReasoningName>,
-    /// List of reasoning parts, which most engines send beside the text of the reasoning.
+    /// List of reasoning parts, which most engines send in addition to the text of the reasoning.
     pub(super) reasoning_details: Option<&'a [u8]>,
     pub(super) refusal: Option<&'a [u8]>,
     pub(super) tool_calls: Option<&'a [u8]>,

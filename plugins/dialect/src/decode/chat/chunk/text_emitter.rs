@@ -1,5 +1,5 @@
-//! Emitter of the texts of a chunk: answers, reasoning and refusals. A character that was cut between two chunks is
-//! joined.
+//! Emitter of the texts of a chunk: answers, reasoning and refusals. The halves of a surrogate pair that an engine
+//! split between two chunks are joined.
 
 use super::super::finish_reason;
 use super::choice_content::ChoiceContent;
@@ -20,8 +20,8 @@ pub(super) struct TextEmitter<'a> {
 }
 
 impl TextEmitter<'_> {
-    /// Emits a string, an object with a text, or a list of such objects. Objects without a text, such as encrypted
-    /// reasoning, are skipped in a list.
+    /// Emits reasoning that is a string, an object with a text, or a list of such objects. Objects without a text, such
+    /// as encrypted reasoning, are skipped in a list.
     pub(super) fn emit_reasoning(&mut self, value: Option<&[u8]>) -> Result<(), UpstreamError> {
         let Some(value) = value.filter(|value| matches!(value.first(), Some(b'{' | b'['))) else {
             return self.emit_string(TextChannel::Reasoning, value, None);
@@ -44,7 +44,8 @@ impl TextEmitter<'_> {
         Ok(())
     }
 
-    /// Emits a string, or a list of parts with text and, for some engines, thinking. Returns the content of the parts.
+    /// Emits content that is a string, or a list of parts with text and, from some engines, thinking. Returns the kind
+    /// of the content of the parts.
     pub(super) fn emit_content(
         &mut self,
         value: Option<&[u8]>,
@@ -62,7 +63,7 @@ impl TextEmitter<'_> {
             .try_fold(ChoiceContent::None, |content, part| Ok(content.max(self.emit_part(part, voice)?)))
     }
 
-    /// Emits the text of a content part. The content is recognised if the part has a text, even an empty one.
+    /// Emits the text of a content part. Its content is `Recognized` if it has a text, even an empty one.
     fn emit_part(&mut self, part: &[u8], voice: TextChannel) -> Result<ChoiceContent, UpstreamError> {
         if !json_cursor::is_object(part) {
             return Err(malformed_error());

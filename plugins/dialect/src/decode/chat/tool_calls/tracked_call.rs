@@ -23,7 +23,7 @@ pub(super) struct TrackedCall {
     parsed_bytes: usize,
     /// Number of bytes of the first fragment of the arguments.
     first_bytes: usize,
-    /// True if each fragment contains all arguments so far instead of the new ones.
+    /// True if each fragment contains all arguments so far instead of only the new ones.
     pub(super) has_snapshots: bool,
     /// Arguments that mean "none" and were not emitted.
     pub(super) placeholder: Option<EscapedText>,
@@ -62,8 +62,11 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can
-    /// only repeat them, or replace them if they mean "none".
+    /// Prepares the call for a fragment of arguments and returns the part of it that is new. After complete arguments,
+    /// a fragment that begins an object can only repeat them, or replace them if they mean "none".
+    ///
+    /// # Errors
+    /// Returns `Malformed` if the fragment contradicts the arguments so far.
     pub(super) fn prepare_for_arguments(&mut self, fresh: EscapedText) -> Result<EscapedText, UpstreamError> {
         self.repeated_names = 0;
         if !begins_object(&fresh) {
@@ -84,11 +87,13 @@ impl TrackedCall {
         Ok(fresh)
     }
 
-    /// Returns what is new in a fragment that has all arguments so far; `None` for a fragment that continues them. A
-    /// fragment is a snapshot if it begins with the arguments so far, and as their continuation would be invalid.
+    /// Returns the new part of a snapshot: a fragment that has all arguments so far. `None` for a fragment that
+    /// continues them. A fragment is a snapshot if it begins with the arguments so far and would be invalid as their
+    /// continuation.
     ///
     /// # Errors
-    /// Returns `Malformed` for a snapshot behind others that passed as continuations.
+    /// Returns `Malformed` for a snapshot after earlier ones that were mistaken for continuations, and after snapshots
+    /// for a fragment that does not begin with the arguments so far.
     fn rest_of_snapshot(&mut self, fresh: &EscapedText) -> Result<Option<EscapedText>, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let known = self.arguments.len();
@@ -114,13 +119,14 @@ impl TrackedCall {
         EscapedText::from_json(fresh.to_bytes().slice(known..)).map(Some).ok_or_else(malformed)
     }
 
-    /// Returns true if a text begins with the first fragment of the arguments, and that has more than a bracket.
+    /// Returns true if a text begins with the first fragment of the arguments, and that fragment is more than a
+    /// bracket.
     fn begins_like_arguments(&self, fresh: &EscapedText) -> bool {
         let first = self.arguments.get(..self.first_bytes).unwrap_or_default();
         first.len() > 1 && fresh.escaped().starts_with(first)
     }
 
-    /// Emits arguments of a started call, or holds them back if they mean "none".
+    /// Emits arguments, if the call has started; holds them back if they mean "none".
     pub(super) fn emit_arguments(&mut self, fresh: EscapedText, context: &mut FragmentContext<'_>) {
         let Some(tool) = self.number.filter(|_| !fresh.is_empty()) else { return };
         let choice = context.choice;
@@ -137,7 +143,7 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment: fresh });
     }
 
-    /// Counts a fragment that repeats only the name, for a tool call that has neither an id nor arguments.
+    /// Counts a repetition of the name, if the provider has sent neither an id nor arguments of the call.
     pub(super) fn count_repeated_name(&mut self) {
         let is_bare = self.number.is_some() && self.has_generated_id;
         if is_bare && self.arguments_state() == JsonState::Empty {
@@ -157,7 +163,7 @@ impl TrackedCall {
         }
     }
 
-    /// Stores a fragment of the arguments; returns the bytes stored.
+    /// Stores a fragment of the arguments; returns the number of bytes stored.
     pub(super) fn buffer_arguments(&mut self, fragment: &EscapedText) -> usize {
         if self.arguments.len() > MAX_BUFFERED_BYTES {
             return 0;
@@ -176,7 +182,7 @@ fn is_empty_arguments(arguments: &EscapedText) -> bool {
     arguments.escaped().len() <= MAX_BYTES && matches!(arguments.decoded().trim(), "{}" | "null" | r#""""#)
 }
 
-/// Returns true if a fragment begins with an object.
+/// Returns true if a fragment begins with `{`, after optional white space.
 pub(in crate::decode::chat) fn begins_object(fragment: &EscapedText) -> bool {
     fragment.escaped().first().is_some_and(|first| matches!(first, b'{' | b' ' | b'\\'))
         && fragment.decoded().trim_start().starts_with('{')
