@@ -2,8 +2,8 @@
 //!
 //! Every chunk has id, object, created, model and choices. The role comes first and once, for all choices in order. Id,
 //! type and name of a tool call come once. The chunk with the finish reason is written at the end, because it contains
-//! usage and the Penstock objects if there is no usage chunk. No chunk has a member `error`, and no delta has a member
-//! that the dialect does not define.
+//! usage and the Penstock objects if there is no usage chunk. No chunk of an answer has a member `error`, and the only
+//! member of a delta that the dialect does not define is `reasoning_content`.
 
 mod buffered;
 mod common_members;
@@ -21,12 +21,12 @@ use penstock_http_wire::error;
 pub struct ChatStreamWriter {
     /// Start of each chunk: `data: {"id":…,"choices":[`.
     chunk_head: Vec<u8>,
-    /// Bytes that precede the text of the first choice: nearly every event begins with them.
+    /// Bytes of a chunk before the text of the first choice: nearly every event begins with them.
     text_prefix: Vec<u8>,
     include_usage: bool,
     /// Index of the choice that the writer writes, if the other choices come from separate requests.
     only_choice: Option<u32>,
-    /// Finish reason of each choice, until the end.
+    /// Finish reason of each choice, which is written at the end.
     finish_reasons: Vec<Option<FinishReason>>,
     /// Tool calls that have no arguments so far, as (choice, call).
     calls_without_arguments: Vec<(u32, u32)>,
@@ -36,8 +36,8 @@ pub struct ChatStreamWriter {
 }
 
 impl ChatStreamWriter {
-    /// Creates a writer for `n` choices, or for one of several choices. In the second case it writes no end, because
-    /// the end is written once for all choices.
+    /// Creates a writer for all `n` choices, or for one of several choices that are requested separately. In the second
+    /// case it writes neither roles nor an end, because the writer of all choices writes them.
     #[must_use]
     pub fn new(face: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
         let (only_choice, has_started) = match choices {

@@ -12,7 +12,7 @@ use penstock_json_scan::json;
 
 const DONE_EVENT: &[u8] = b"data: [DONE]\n\n";
 
-/// Lists of log probabilities, each with one element per token.
+/// Members of a log probability object that are lists with one element per token.
 const LOGPROB_LISTS: [&str; 4] = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
 
 /// Writes the start of a text completion: `"id":…,"object":…,"created":…,"model":…,"choices":[`.
@@ -76,7 +76,7 @@ pub fn write_buffered(answer: &DecodedAnswer, identity: &ResponseIdentity) -> Bu
     }
 }
 
-/// Writes log probabilities as the provider wrote them. Those from a stream, one object for each token, are joined.
+/// Writes log probabilities as the provider wrote them. Those from a stream, one object for each chunk, are joined.
 fn write_logprobs(choice: &AnswerChoice, out: &mut Vec<u8>) {
     match choice.logprobs.as_slice() {
         [] => return out.extend_from_slice(b"null"),
@@ -111,7 +111,7 @@ pub struct CompletionStreamWriter {
     /// Start of each chunk: `data: {"id":…,"choices":[`.
     chunk_head: Vec<u8>,
     include_usage: bool,
-    /// Finish reason of each choice, until the end.
+    /// Finish reason of each choice, which is written at the end.
     finish_reasons: Vec<Option<FinishReason>>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Only one block is open at a time, and indices have no gaps, even if the provider interleaves blocks: text of a block
 //! that cannot be opened yet is buffered. After a block with tool arguments, the next block is opened when the JSON is
-//! complete, or at the end of the answer. No text is lost: all of it is written in its block.
+//! complete, or at the end of the answer. No text for the client is lost: all of it is written in its block.
 
 mod block;
 mod buffered;
@@ -24,14 +24,14 @@ use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
 use std::collections::VecDeque;
 
-/// Maximum bytes that are buffered for blocks which are not open yet.
+/// Maximum bytes that are buffered for blocks that are not open yet. An answer with more ends as invalid output.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
-/// Writer of one streamed answer.
+/// Writer of one streamed answer in the messages dialect.
 pub struct MessagesStreamWriter {
     options: WriterOptions,
     started: bool,
-    /// Usage to write into the opening event.
+    /// Usage that the provider has reported so far, for the opening event.
     reported_usage: Option<ReportedUsage>,
     /// Index of the next block.
     next_index: u32,
@@ -44,7 +44,7 @@ pub struct MessagesStreamWriter {
     pending_bytes: usize,
     finish_reason: Option<(FinishReason, Option<EscapedText>)>,
     has_tool_call: bool,
-    /// True if the arguments of a tool call are no JSON, so that the answer ends with an error.
+    /// True if more follows complete tool arguments, or too much is buffered, so that the answer ends with an error.
     is_invalid: bool,
 }
 
@@ -167,7 +167,7 @@ impl MessagesStreamWriter {
             self.pending_bytes += block.buffer_text(fragment);
             self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
-            // Only white space may follow, because the block of the call was closed when its JSON was complete.
+            // The block of the call was closed, because its JSON was complete. Only white space may follow.
             self.is_invalid |= !fragment.decoded().trim().is_empty();
         }
     }
@@ -214,8 +214,8 @@ impl MessagesStreamWriter {
     }
 }
 
-/// Returns the last event of an answer whose tool calls are invalid. The model is at fault, and not the provider.
-/// `objects` contain the cost, because the delivered output is charged.
+/// Returns the last event of an answer with invalid tool arguments, which are the model's fault, not the provider's.
+/// `objects` has the cost, because the delivered output is charged.
 pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     let refusal = ApiError::with_message(
         ErrorCode::Unavailable,

@@ -1,4 +1,4 @@
-//! Writers that serialize events for the client; one per dialect.
+//! Writers that serialize events for the client; one for each dialect of clients, and one for text completions.
 
 pub mod chat;
 pub mod completions;
@@ -8,7 +8,7 @@ pub mod responses;
 use crate::event::AnswerEvent;
 use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};
 
-/// Identity of a response, which is repeated in each event of a stream.
+/// Id, model name and creation time of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseIdentity {
     /// Unique part of the id, letters and digits, without the dialect's prefix.
@@ -20,21 +20,21 @@ pub struct ResponseIdentity {
 }
 
 impl ResponseIdentity {
-    /// Returns the identity for the response of a target.
+    /// Returns the identity of the response to an attempt at this target.
     #[must_use]
     pub fn from_target(target: &AttemptTarget<'_>) -> Self {
         Self { id: target.id.to_owned(), model: target.answer_model.to_owned(), created: target.created }
     }
 }
 
-/// Writer of events of an answer as server-sent events of a client's dialect.
+/// Writer that serializes the events of an answer as server-sent events of a client's dialect.
 ///
 /// The events have passed the response constraints: the index of each choice is below `n`, tool calls are reduced to
 /// the allowed ones, and finish reasons match the content. Written output cannot be changed later.
 pub trait DialectWriter: Send {
     /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and
-    /// content may follow a finish; `Start`, `Usage`, `Energy`, `Ping` and `End` may produce no output, but `Usage`
-    /// before the first content may be used for the opening event.
+    /// content may follow a finish. Events without content may produce no output; `Usage` before the first content may
+    /// be used for the opening event.
     fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>);
 
     /// Appends the output that precedes the content of all choices.
@@ -58,7 +58,7 @@ pub trait DialectWriter: Send {
         false
     }
 
-    /// Returns the bytes of unescaped text that wait in the writer and that the client has not received.
+    /// Returns the number of bytes of text, unescaped, that were written to this writer and not yet to its output.
     fn waiting_bytes(&self) -> usize {
         0
     }
@@ -76,7 +76,7 @@ pub trait DialectWriter: Send {
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>);
 }
 
-/// Adds members without braces to the end of a JSON object.
+/// Appends `objects`, JSON members without braces, to a JSON object.
 pub(crate) fn append_members(mut object: Vec<u8>, objects: &[u8]) -> Vec<u8> {
     if let Some(end) = memchr::memrchr(b'}', &object).filter(|_| !objects.is_empty()) {
         object.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));

@@ -8,7 +8,8 @@ use crate::write::ResponseIdentity;
 use bytes::Bytes;
 use penstock_core::{BufferedResponse, ChoiceSelection, FinishReason, WorkDone};
 
-/// Returns the body of a completion, with usage if the answer has it.
+/// Returns the body of a buffered completion, with usage if the answer has it. With [`ChoiceSelection::One`], the first
+/// choice of the answer gets that index.
 #[must_use]
 pub fn write_completion(
     answer: &DecodedAnswer,
@@ -46,7 +47,7 @@ pub fn write_completion(
     vec![Bytes::from(out)]
 }
 
-/// Returns the completion with the metadata that the gateway needs.
+/// Returns a buffered completion with the metadata that the gateway needs.
 #[must_use]
 pub fn write_buffered(
     answer: &DecodedAnswer,
@@ -68,7 +69,7 @@ pub fn write_buffered(
     }
 }
 
-/// Writes log probabilities as one object. Those from a stream arrive as one object for each token.
+/// Writes log probabilities as one object. Those from a stream arrive in one object for each chunk, and are joined.
 fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
     match pieces {
         [] => return out.extend_from_slice(b"null"),

@@ -1,4 +1,4 @@
-//! Members shared by chunks and buffered completions.
+//! Members that both chunks and buffered completions have.
 
 use crate::write::ResponseIdentity;
 use penstock_core::{FinishReason, TokenUsage};
@@ -45,7 +45,8 @@ pub(crate) fn write_usage(out: &mut Vec<u8>, usage: &TokenUsage) {
     }
 }
 
-/// Writes the Penstock objects (`environment_impact`, `billing_cost`) as further members.
+/// Writes a comma and the Penstock objects (`environment_impact`, `billing_cost`), which are JSON members without
+/// braces; writes nothing if `objects` is empty.
 pub(crate) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
     if !objects.is_empty() {
         out.push(b',');

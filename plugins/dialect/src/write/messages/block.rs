@@ -19,7 +19,7 @@ pub(super) enum BlockKind {
     Tool(u32),
 }
 
-/// Writer of one content block, which is open or waits until it may open.
+/// Writer of one content block, which is open, or buffered until it can be opened.
 pub(super) struct BlockWriter {
     pub kind: BlockKind,
     /// Texts that arrived before the block was opened.
@@ -52,7 +52,7 @@ impl BlockWriter {
         Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
     }
 
-    /// Returns true if the next block must not be opened yet, because the tool arguments are incomplete.
+    /// Returns true if the next block must not be opened yet, because this one has incomplete tool arguments.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self.kind, BlockKind::Tool(_)) && self.arguments.state() != JsonState::Complete
     }
@@ -71,7 +71,8 @@ impl BlockWriter {
         text.escaped().len()
     }
 
-    /// Records a text of the block; returns true if the client sees the text. The JSON of tool arguments is parsed too.
+    /// Records a text of the block; returns true if the client sees the text: not if reasoning is omitted, or tool
+    /// arguments do not begin an object.
     fn record_text(&mut self, text: &EscapedText) -> bool {
         match self.kind {
             BlockKind::Text => true,
@@ -156,8 +157,8 @@ impl BlockWriter {
     }
 }
 
-/// Returns the provider's signature, or a generated one: client libraries do not send back reasoning without a
-/// signature. The generated signature proves nothing and is never checked.
+/// Returns the provider's signature, or one generated from `hash`, because client libraries do not send back reasoning
+/// without a signature. The generated signature proves nothing and is never checked.
 pub(crate) fn signature_or_default(given: Option<&EscapedText>, hash: u64) -> EscapedText {
     given
         .filter(|given| !given.is_empty())

@@ -14,7 +14,7 @@ use penstock_core::{
 };
 use penstock_json_scan::json;
 
-/// Name of the member that contains arguments which are not a JSON object, as the vendor of the dialect recommends.
+/// Name of the member for arguments that are not a JSON object, as the vendor of the dialect recommends.
 const INVALID_JSON_MEMBER: &str = "INVALID_JSON";
 
 /// Decodes a provider's buffered answer and writes it in the messages dialect.
@@ -58,8 +58,8 @@ pub(crate) fn translate_buffered(
     })
 }
 
-/// Writes the content blocks in the order of the sections. Text behind reasoning that is hidden continues the text before
-/// it, as in a stream.
+/// Writes the content blocks in the order of the sections. Text after hidden reasoning continues the text before it, as
+/// in a stream.
 fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: FinishReason, out: &mut Vec<u8>) {
     let start = out.len();
     let mut is_text_open = false;
@@ -143,9 +143,9 @@ fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason,
     out.push(b'}');
 }
 
-/// Returns the arguments as a JSON object: unchanged if they are an object, and `{}` if they are empty. Otherwise
-/// removes a code fence and trailing commas; if the answer was truncated, closes the part that arrived. `None` if this
-/// gives no object.
+/// Returns the arguments as a JSON object: unchanged if they are an object, and `{}` if they are empty, `null` or `""`.
+/// Otherwise removes a code fence and trailing commas; if that gives no object and the answer was truncated (`cut`),
+/// closes the open brackets. `None` if this gives no object either.
 fn arguments_object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = PartialJson::new();
     match watch.push(arguments) {
@@ -198,8 +198,8 @@ fn close_partial(text: &str) -> String {
     let (mut watch, mut end) = (PartialJson::new(), 0);
     for (at, letter) in sound.char_indices() {
         watch.push(letter.encode_utf8(&mut [0; 4]));
-        // Inside a number or word, `can_close_brackets` parses it again. It is called there only in the last bytes of the text,
-        // because elsewhere a later prefix can be closed after the number or word.
+        // Inside a number or word, `can_close_brackets` parses it again. It is called there only in the last bytes of
+        // the text, because elsewhere a later prefix can be closed after the number or word.
         let before = !watch.is_in_scalar() || sound.len() - at <= MAX_SCALAR_BYTES;
         if before && watch.can_close_brackets() {
             end = at + letter.len_utf8();

@@ -10,7 +10,8 @@ use crate::messages_to_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
-/// Returns an empty message, or all events of its stream. `objects` are JSON members without braces; may be empty.
+/// Returns the empty message of a request for zero tokens, or all events of its stream. `objects` are JSON members
+/// without braces; may be empty.
 #[must_use]
 pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8]) -> Vec<u8> {
     let names = ShortenedNames::from_declared(std::iter::empty());

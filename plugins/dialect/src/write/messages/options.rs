@@ -18,7 +18,7 @@ pub(super) const PING_EVENT: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\
 pub struct WriterOptions {
     pub(super) identity: ResponseIdentity,
     pub(super) thinking: ThinkingDisplay,
-    /// Tool names that were shortened for the provider.
+    /// Tool names of the request that are shortened for chat providers.
     pub(super) tool_names: ShortenedNames,
     /// Estimate of the prompt tokens, for an opening event that is written before the provider reports any usage.
     pub(super) prompt_tokens: u64,
@@ -49,7 +49,7 @@ impl WriterOptions {
         json::write_str(out, &self.identity.model);
     }
 
-    /// Returns the usage to write into the opening event.
+    /// Returns the usage for the opening event: the reported input, or else the estimate of the prompt tokens.
     pub(crate) fn start_usage(&self, known: Option<&ReportedUsage>) -> TokenUsage {
         let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
         let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
@@ -68,7 +68,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes the usage in this dialect, whose input tokens exclude cached tokens.
+/// Writes the usage object of the messages dialect, whose input tokens exclude cached tokens.
 pub(crate) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(
@@ -84,7 +84,7 @@ pub(crate) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the stop reason of the messages dialect for a finish reason.
+/// Returns the stop reason of the messages dialect for a finish reason. `called` is true if the answer has tool calls.
 pub(crate) const fn stop_reason(
     reason: FinishReason,
     stop: Option<&EscapedText>,

@@ -7,7 +7,7 @@ use crate::partial_json::{JsonState, PartialJson};
 use penstock_core::MappedTool;
 use std::io::Write as _;
 
-/// Tool call in a response, with its state while it is written.
+/// Tool call of a response, with the state of its arguments while they are written.
 #[derive(Debug)]
 pub(super) struct CallState {
     /// Number of the call in the answer.
@@ -24,7 +24,8 @@ pub(super) struct CallState {
 }
 
 impl CallState {
-    /// Creates a call; `tool` is set for custom tools and tools in a namespace.
+    /// Creates a call. `tool` is set if the client's tool was renamed for the provider: for custom tools and tools in a
+    /// namespace.
     pub(super) fn new(
         number: u32,
         call_id: EscapedText,

@@ -6,7 +6,8 @@
 
 use penstock_json_scan::json;
 
-/// Maximum bytes of the start of the arguments, up to the opening quote of the input.
+/// Maximum bytes of the start of the arguments, up to the opening quote of the input. Arguments with a longer start are
+/// the input themselves.
 const MAX_START_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl CustomInputReader {
         }
     }
 
-    /// Ends the arguments. Appends pending text that turned out not to be the start of an object with the input.
+    /// Ends the arguments. Appends the pending start of the arguments as input, unless it is empty or only `{`.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let pending = std::mem::take(&mut self.pending);
         if self.state == InputState::Start && !matches!(pending.trim(), "" | "{") {

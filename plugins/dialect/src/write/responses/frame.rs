@@ -1,4 +1,4 @@
-//! Response object: the members around its output, and the events that contain it.
+//! Members of the response object other than its output, and the start of events.
 
 use crate::write::ResponseIdentity;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::io::Write as _;
 /// Status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseStatus<'a> {
-    /// Background response that waits for its start.
+    /// Background response whose execution has not started.
     Queued,
     /// Response that has not ended.
     InProgress,
@@ -34,7 +34,7 @@ impl ResponseStatus<'_> {
     }
 }
 
-/// Parts of the response object that do not depend on the answer.
+/// Members of the response object that do not depend on the answer.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseFrame {
     /// Unique part of the response id, also part of the ids of its items.
@@ -46,12 +46,12 @@ pub(super) struct ResponseFrame {
 }
 
 impl ResponseFrame {
-    /// Returns the members around the output (id, model, time) for the response of a target.
+    /// Returns the members for the response to an attempt at this target.
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         Self::with_identity(ask, ResponseIdentity::from_target(target))
     }
 
-    /// Returns the members around the output for a response with this identity.
+    /// Returns the members for a response with this identity.
     pub(super) fn with_identity(ask: &InferenceRequest, identity: ResponseIdentity) -> Self {
         let ResponseIdentity { id, model, created } = identity;
         let details = ask.responses.as_ref();
@@ -60,7 +60,7 @@ impl ResponseFrame {
         Self { id, model, created, repeated_members, is_stored }
     }
 
-    /// Writes the object up to and including `"output":`.
+    /// Writes the response object up to and including `"output":`.
     pub(super) fn write_start(&self, status: ResponseStatus<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"id":"resp_"#);
         out.extend_from_slice(self.id.as_bytes());
@@ -95,9 +95,9 @@ impl ResponseFrame {
         out.extend_from_slice(br#","output":"#);
     }
 
-    /// Writes the members of the request that the response repeats. In a failed response, `store` becomes false,
-    /// because it is not stored. The first match of `"store":true` is the member itself: members with text of the
-    /// client come after it.
+    /// Writes the members of the request that the response repeats. A failed response is not stored, so its `store`
+    /// becomes false. The first match of `"store":true` is the member itself, because members with text of the client
+    /// come after it.
     fn write_repeated(&self, failed: bool, out: &mut Vec<u8>) {
         const STORED: &[u8] = br#""store":true"#;
         let members = &self.repeated_members;
@@ -145,7 +145,7 @@ pub(super) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     );
 }
 
-/// Writer of the start of each event of a stream, with consecutive numbers.
+/// Writer of the start of events, which numbers the events of a stream.
 #[derive(Debug, Default)]
 pub(super) struct EventSequence {
     next: u64,
@@ -162,7 +162,7 @@ impl EventSequence {
         self.next
     }
 
-    /// Counts an event that is not written.
+    /// Uses up the next number for an event that is not written.
     pub(super) const fn skip_event(&mut self) {
         self.next = self.next.saturating_add(1);
     }

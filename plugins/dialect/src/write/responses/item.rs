@@ -1,4 +1,4 @@
-//! Output item of a response while it is written: writes its events and the complete item.
+//! Writer of an output item of a response: writes its events, and the complete item.
 
 use super::call::CallState;
 use super::custom_input::CustomInputReader;
@@ -39,7 +39,7 @@ impl ItemStatus {
     }
 }
 
-/// Output item of a response while it is being written.
+/// Output item of a response while its content arrives.
 #[derive(Debug)]
 pub(super) struct OutputItem {
     /// Id of the output item, with the prefix of its type.
@@ -69,7 +69,7 @@ impl OutputItem {
         Self { phase, ..self }
     }
 
-    /// Returns true if the start of another item may close this item. A call whose arguments are incomplete remains
+    /// Returns true if this item is closed when another item starts. A call whose arguments are incomplete remains
     /// open.
     pub(super) fn may_close(&self) -> bool {
         match &self.body {
@@ -89,7 +89,7 @@ impl OutputItem {
         }
     }
 
-    /// Writes `response.output_item.added`.
+    /// Writes the event `response.output_item.added`, and for reasoning also the event that opens its part.
     pub(super) fn write_added(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
         self.write_item_event("response.output_item.added", events, out);
         if let ItemBody::Reasoning { display, .. } = &self.body {
@@ -119,7 +119,8 @@ impl OutputItem {
         out.extend_from_slice(itoa::Buffer::new().format(self.index).as_bytes());
     }
 
-    /// Appends text to a message: to its last part if that has the same kind, otherwise to a new part.
+    /// Appends text to a message, and writes the delta event. The text is added to the last part if that has the same
+    /// kind (text or refusal); otherwise a new part is opened.
     pub(super) fn push_message_text(
         &mut self,
         text: &EscapedText,
@@ -152,7 +153,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Opens a new part of a message: writes its start event.
+    /// Opens a new part of a message, and writes its start event.
     pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut Vec<u8>) {
         let ItemBody::Message(parts) = &mut self.body else { return };
         let at = parts.len();
@@ -163,7 +164,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Closes the last part of a message.
+    /// Writes the events that close the last part of a message.
     fn close_part(&self, events: &mut EventSequence, out: &mut Vec<u8>) {
         let ItemBody::Message(parts) = &self.body else { return };
         let Some(part) = parts.last() else { return };

@@ -21,7 +21,7 @@ use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
 
-/// Returns the object of a background response that waits for its start.
+/// Returns the response object of a background response whose execution has not started.
 #[must_use]
 pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
@@ -30,14 +30,14 @@ pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Ve
     out
 }
 
-/// Writer of one streamed answer.
+/// Writer of one streamed answer in the responses dialect.
 pub struct ResponsesStreamWriter {
     frame: ResponseFrame,
     details: ResponsesDetails,
     events: EventSequence,
     has_started: bool,
     items: Vec<OutputItem>,
-    /// Phase of the message that the next text starts.
+    /// Phase of the next message, if the next text starts one.
     next_message: Option<Option<MessagePhase>>,
     finish_reason: Option<FinishReason>,
 }
@@ -70,7 +70,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    /// Closes the items that need not wait for further content when another item starts.
+    /// Closes the items that do not remain open when another item starts.
     fn close_finished(&mut self, out: &mut Vec<u8>) {
         let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open && item.may_close());
         open.for_each(|item| item.close(ItemStatus::Completed, true, &mut self.events, out));
@@ -131,7 +131,7 @@ impl ResponsesStreamWriter {
         self.open_item(ItemBody::Call(call), out);
     }
 
-    /// Writes arguments of a call. After complete arguments only white space can follow, which is dropped.
+    /// Writes arguments of a call. Arguments of a call that is closed, because its JSON was complete, are dropped.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let is_call =
             |item: &&mut OutputItem| matches!(&item.body, ItemBody::Call(call) if call.number == number);
@@ -141,7 +141,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    /// Closes all items. If the answer was cut, they get the status `incomplete`.
+    /// Closes all open items. If the answer was cut, they get the status `incomplete`.
     fn close_items(&mut self, cut: bool, out: &mut Vec<u8>) {
         let status = if cut { ItemStatus::Incomplete } else { ItemStatus::Completed };
         let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open);
@@ -266,7 +266,8 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.write_response(status, Some(usage), objects, out);
     }
 
-    /// Ends a response that has started as failed. If it has not started, writes the event `error` with the reason.
+    /// Ends a response that has started with `response.failed`. If it has not started, writes the event `error`
+    /// instead.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
             let code = frame::failure_code(refusal.code);

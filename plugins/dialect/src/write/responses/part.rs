@@ -2,7 +2,7 @@
 
 use crate::json_cursor;
 
-/// Part of a message: text, or text that declines to answer.
+/// Part of a message: text or a refusal.
 #[derive(Debug, Default)]
 pub(super) struct MessagePart {
     pub(super) is_refusal: bool,
@@ -28,7 +28,7 @@ impl MessagePart {
         }
     }
 
-    /// Appends the log probabilities of a text to the part and to `out`, as elements of an array.
+    /// Appends the log probabilities of a delta to the part and to `out`, as elements of an array.
     pub(super) fn push_logprobs(&mut self, logprobs: Option<&[u8]>, out: &mut Vec<u8>) {
         let list = logprobs.and_then(|object| json_cursor::member_value(object, "content"));
         let start = out.len();

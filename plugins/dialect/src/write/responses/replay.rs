@@ -1,5 +1,5 @@
-//! Events of a background response from its object. The number of an event depends on the object alone, so a stream can
-//! be continued after any event: by another gateway, and after a restart.
+//! Replay of the events of a background response, built from its stored object. The number of an event depends on the
+//! object alone, so a stream can be continued after any event: by another gateway, and after a restart.
 //!
 //! ```text
 //! 0 response.created   1 response.queued   2 response.in_progress   3… events of the items   last event
@@ -14,7 +14,8 @@ use penstock_core::ApiError;
 use penstock_json_scan::json;
 use std::io::Write as _;
 
-/// Events of one response, in pieces: a piece has an event of the start, the events of one item, or the last event.
+/// Replay of the events of one response, in pieces. A piece is one event of the start, the events of one item, or the
+/// last event.
 #[derive(Debug, Default)]
 pub struct ResponseReplay {
     events: EventSequence,
@@ -35,12 +36,12 @@ enum ReplayPosition {
     Ended,
 }
 
-/// Pieces of a response in one state.
+/// Pieces that can be written for the present state of a response.
 #[derive(Debug)]
 pub struct ReplayPieces<'a> {
     replay: &'a mut ResponseReplay,
     response: &'a [u8],
-    /// Items that were not written yet; `None` until the first of them is.
+    /// Reader of the items that were not written yet, created for the first of them.
     items: Option<OutputItems<'a>>,
 }
 
@@ -72,8 +73,8 @@ impl<'a> Iterator for OutputItems<'a> {
 }
 
 impl ReplayPieces<'_> {
-    /// Writes the next piece, without the events that the client has; false if there is none before the state of the
-    /// response changes, or at all.
+    /// Writes the next piece, without the events that the client has. Returns false, and writes nothing, if there is no
+    /// piece: until the state of the response changes, or at the end.
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let (kind, state, next) = match self.replay.position {
             ReplayPosition::Created => {
@@ -99,7 +100,7 @@ impl ReplayPieces<'_> {
         true
     }
 
-    /// Writes the item with this index, or the last event behind the last item.
+    /// Writes the events of the item with this index, or after the last item the last event.
     fn write_output(&mut self, index: usize, out: &mut Vec<u8>) {
         let response = self.response;
         let item = self.items.get_or_insert_with(|| OutputItems::new(response, index)).next();
@@ -123,14 +124,14 @@ impl ResponseReplay {
         Self { after, ..Self::default() }
     }
 
-    /// Returns the pieces that follow the pieces written so far, for the current state of a response.
+    /// Returns the pieces after those written so far, for the present response object.
     #[must_use]
     pub const fn pieces<'a>(&'a mut self, response: &'a [u8]) -> ReplayPieces<'a> {
         ReplayPieces { replay: self, response, items: None }
     }
 
-    /// Writes the event `error`, with which a stream ends before its response. It has the number of the last event that
-    /// the client has, so that a client that continues after it misses no event.
+    /// Writes the event `error`, which ends a stream although the response goes on. Its number is that of the last
+    /// event that the client has, so that a client that continues the stream after this number misses no event.
     pub fn write_error(&self, refusal: &ApiError, out: &mut Vec<u8>) {
         let written = self.events.next_number().saturating_sub(1);
         let number = self.after.map_or(written, |after| written.max(after));
@@ -147,7 +148,7 @@ impl ResponseReplay {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Writes the last event. A response that was cancelled has no event of its own in the dialect.
+    /// Writes the last event: `response.failed` for a cancelled response too, because the dialect has no event for it.
     fn write_last(&mut self, response: &[u8], out: &mut Vec<u8>) {
         let kind = match member_value(response, "status").and_then(parse_string).as_deref() {
             Some("completed") => "response.completed",
@@ -287,7 +288,7 @@ fn write_response(response: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(response);
 }
 
-/// Writes an output item as it is at its start.
+/// Writes an output item as it is in its opening event: without content.
 fn write_open_item(item: &[u8], out: &mut Vec<u8>) {
     const OPEN: [(&str, &[u8]); 5] = [
         ("status", b"\"in_progress\""),
@@ -299,7 +300,7 @@ fn write_open_item(item: &[u8], out: &mut Vec<u8>) {
     write_emptied(item, &OPEN, out);
 }
 
-/// Writes an object with other values of some of its members; the sealed reasoning is left out.
+/// Writes an object with the given values for some of its members, and without sealed reasoning.
 fn write_emptied(object: &[u8], values: &[(&str, &[u8])], out: &mut Vec<u8>) {
     out.push(b'{');
     let start = out.len();
