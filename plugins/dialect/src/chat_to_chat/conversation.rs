@@ -1,10 +1,11 @@
-//! Conversation editor for providers with stricter chat templates.
+//! Editor of the messages of a chat request, for providers that accept less than the dialect allows.
 //!
-//! - Joins several leading `system` messages; moves later ones into an adjacent
-//!   user message, marked as not from the user, and never between a tool call and
-//!   its results.
-//! - Moves images of a tool result into the user message after the results.
-//! - Drops the reasoning of earlier messages and shortens tool call ids.
+//! - If system messages are accepted only at the beginning: joins the leading ones, and moves each later one into the
+//!   next user message, or else the previous one or a new one, marked as not from the user, and never between a tool
+//!   call and its results.
+//! - If tool results may have no images: moves the images into a user message after the results.
+//! - Drops the reasoning of earlier answers, or writes it under the name that the engine reads.
+//! - Shortens tool call ids, if the provider requires short ones.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -62,7 +63,10 @@ impl<'a> ChatConversation<'a> {
         }
     }
 
-    /// Adds the delivered text as the last assistant message, or appends it to the client's prefill.
+    /// Adds the delivered text as the last assistant message; if `prefilled`, appends it to the client's last message.
+    ///
+    /// # Errors
+    /// Returns `Unsupported` if that message is not plain text.
     pub(super) fn append_delivered(&mut self, delivered: &str, prefilled: bool) -> Result<(), ApiError> {
         let mut content = Vec::with_capacity(delivered.len() + 2);
         json::write_str(&mut content, delivered);
@@ -91,7 +95,7 @@ impl<'a> ChatConversation<'a> {
     fn fold_system_messages(&mut self) {
         let leading = self.0.iter().take_while(|turn| turn.role == ChatRole::System).count();
         let mut folded: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
-        // Instructions that are held until the next message that can contain them.
+        // System texts that wait for the next user message.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
@@ -164,7 +168,7 @@ fn not_text_error() -> ApiError {
     ApiError::unsupported("messages", "Only a last message of plain text can be continued.")
 }
 
-/// Adds instructions that no user message follows to the user message before them, or to a new message.
+/// Adds the waiting system texts to the last message if it is a user message, and otherwise to a new user message.
 fn flush_system_texts<'a>(folded: &mut Vec<RewrittenMessage<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
     if moving.is_empty() {
         return;
@@ -178,7 +182,7 @@ fn flush_system_texts<'a>(folded: &mut Vec<RewrittenMessage<'a>>, moving: &mut V
     }
 }
 
-/// Returns the texts of instructions: templates expect one string, not parts.
+/// Returns the texts of a system message's content as separate strings, because templates expect strings, not parts.
 fn instruction_texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let (list, whole) = match content {
         Cow::Borrowed(list) if json_cursor::is_array(list) => (list, None),
@@ -190,7 +194,7 @@ fn instruction_texts(content: Cow<'_, [u8]>) -> impl Iterator<Item = Cow<'_, [u8
     whole.into_iter().chain(parts)
 }
 
-/// Marks instructions in a user message as not from the user. An empty text stays empty.
+/// Marks a system text that moves into a user message as not from the user. An empty text stays empty.
 fn mark_as_system(content: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     match json_cursor::string_body(&content) {
         Some(text) if !text.is_empty() => Cow::Owned([br#""<system>\n"#, text, br#"\n</system>""#].concat()),
@@ -203,7 +207,8 @@ fn generated_user_message(contents: Vec<Cow<'_, [u8]>>) -> RewrittenMessage<'_> 
     RewrittenMessage { role: ChatRole::User, raw: b"", contents, is_changed: true }
 }
 
-/// Retains the texts of a tool result and moves everything else to `moving`.
+/// Retains the texts of a tool result as one string, with a placeholder for each image, and moves the images to
+/// `moving`.
 fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
     let is_text = |part: &&[u8]| {
@@ -282,7 +287,7 @@ impl RewrittenMessage<'_> {
         out.push_byte(b'}');
     }
 
-    /// Writes several contents as one: joins texts by an empty line and concatenates lists of parts.
+    /// Writes the contents as one: texts joined by an empty line, or one list of parts if any of them is a list.
     fn write_content(&self, out: &mut BodyBuilder<'_>) {
         out.push_str(r#","content":"#);
         let texts = self.contents.iter().all(|content| !json_cursor::is_array(content));
@@ -309,7 +314,7 @@ impl RewrittenMessage<'_> {
     }
 }
 
-/// Returns the reasoning of a message under either name; if both are present, their values are equal.
+/// Returns the reasoning of a message: `reasoning_content`, or else `reasoning`. Empty values count as absent.
 fn reasoning_value(message: &[u8]) -> Option<&[u8]> {
     let has_text = |value: &&[u8]| !matches!(*value, b"null" | b"\"\"");
     let under = |name| json_cursor::member_value(message, name).filter(has_text);

@@ -7,12 +7,12 @@ use penstock_core::{ApiError, AttemptTarget, ContinuationMethod, InferenceReques
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Marker of a final assistant message that the provider must continue.
+/// Marker by which the provider knows that it must continue the last message, which is the assistant's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContinuationMark {
     /// No marker is written, because the request does not end with an assistant message to continue.
     NotContinued,
-    /// The provider continues a last message of the assistant by itself and needs no marker.
+    /// No marker is needed: the provider always continues a last message of the assistant.
     Implicit,
     /// Member `prefix` of the message.
     Prefix,
@@ -23,7 +23,7 @@ enum ContinuationMark {
 /// Writes `messages` and the marker of a last message to continue.
 ///
 /// # Errors
-/// Returns `Unsupported` if this provider cannot continue a message.
+/// Returns an error if `messages` is missing, or if the provider cannot continue the last message.
 pub(super) fn write_messages(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -76,7 +76,8 @@ fn continuation_mark(
     }
 }
 
-/// Returns true if the messages contain something that this provider rejects.
+/// Returns true if the messages contain something that this provider may reject in its present form: reasoning, long
+/// tool call ids, images in tool results, or system messages after the first message.
 const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     let (abilities, history) = (target.capabilities, ask.history);
     history.reasoning
@@ -85,7 +86,7 @@ const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> 
         || (!abilities.system_anywhere && history.late_system_messages)
 }
 
-/// Calls `put` for the bytes of a range of the request body, with the edits applied.
+/// Calls `put` for consecutive slices of a range of the request body, with the edits of the validation applied.
 pub(super) fn for_each_edited_slice(
     ask: &InferenceRequest,
     range: Range<usize>,
@@ -104,7 +105,7 @@ pub(super) fn for_each_edited_slice(
     put(ask.body.get(at..range.end).unwrap_or_default());
 }
 
-/// Returns the messages with the request's edits; borrowed if there are none.
+/// Returns a range of the request body with the edits of the validation applied; borrowed if it has none.
 fn edited_messages(ask: &InferenceRequest, range: Range<usize>) -> Cow<'_, [u8]> {
     let touched = ask.edits.iter().any(|edit| edit.range.start >= range.start && edit.range.end <= range.end);
     if !touched {

@@ -1,9 +1,8 @@
 //! Translator for a chat client and a chat provider.
 //!
-//! The request consists of slices of the client's bytes: the model is replaced,
-//! members that engines reject are removed, and members that only the gateway
-//! knows are added. The answer is normalized, because engines differ in nearly
-//! every detail of the dialect, and client libraries fail on most of them.
+//! The request consists of slices of the client's bytes: the gateway replaces the model name, removes members that
+//! engines reject, and adds members of its own. The answer is normalized, because engines differ in nearly every detail
+//! of the dialect, and client libraries fail on most of the differences.
 
 mod conversation;
 mod messages;
@@ -14,7 +13,7 @@ mod tests;
 use crate::translator_def::{self, TranslatorDef};
 use penstock_core::Dialect;
 
-/// Definition of the translator.
+/// Translator from chat clients to chat providers.
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Chat,

@@ -9,7 +9,8 @@ use crate::{json_cursor, parameters, reasoning_switch, response_constraints, str
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
 
-/// Members that are always forwarded unchanged.
+/// Members that are forwarded to every provider, except tools of an empty list, and a response format that is the
+/// default or is written under another name.
 const ALWAYS_FORWARDED: &[&str] = &["tools", "tool_choice", "response_format"];
 /// Members that are forwarded unless the catalogue lists the model's parameters without them.
 const FORWARDED_BY_DEFAULT: &[&str] =
@@ -20,8 +21,8 @@ const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
 const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
 /// Members that have no meaning without tools; some engines then answer 400.
 const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
-/// Members that are refused if the provider does not support them, because the numbers of the answer would be
-/// incorrect.
+/// Members that are refused if the offer does not list them. They are not dropped, because the answer would lack its
+/// log probabilities, or ignore the bias.
 const REFUSED_IF_UNLISTED: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
@@ -65,7 +66,10 @@ pub(super) fn build_request(
     Ok(out.finish())
 }
 
-/// Returns true if a member is forwarded to this provider unchanged.
+/// Returns true if a member of the request is forwarded to this provider, with only the edits of the validation.
+///
+/// # Errors
+/// Returns `Unsupported` for a member that the offer does not support and that must not be dropped.
 fn should_forward(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -110,7 +114,7 @@ fn has_tools(ask: &InferenceRequest) -> bool {
     ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
-/// Returns true for the format `{"type":"text"}`, the default of every provider, which some of them reject.
+/// Returns true for the response format `{"type":"text"}`. It is the default of every provider, and some reject it.
 fn is_plain_text(format: &[u8]) -> bool {
     json_cursor::member_value(format, "type")
         .and_then(json_cursor::parse_string)

@@ -1,17 +1,15 @@
-//! Parser of content blocks of the messages dialect, without copies.
-//!
-//! A [`ContentPart`] is a part of a user message in chat completions: text or an image. A block that has no counterpart
-//! there is refused with the path of its field.
+//! Parser of content blocks of the messages dialect, without copies, and their conversion to content parts of chat
+//! messages. A block that has no equivalent is refused with the path of its field.
 
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Content of a JSON string without its quotes, with its original escapes.
+/// Body of a JSON string, without its quotes and with its escapes.
 pub(super) type EscapedBytes<'a> = Cow<'a, [u8]>;
 
-/// Text or an image.
+/// Content part of a chat message: text or an image.
 pub(super) enum ContentPart<'a> {
     /// Text that is not empty.
     Text(EscapedBytes<'a>),
@@ -26,14 +24,14 @@ pub(super) enum ContentPart<'a> {
     ImageUrl(&'a [u8]),
 }
 
-/// Returns true for the block types of server tools of another vendor, which validation accepts in a history. The tools
-/// ran on that vendor's servers, and no model behind the gateway can read these blocks.
+/// Returns true for the block types of tools that run on the servers of the dialect's vendor. Validation accepts such
+/// blocks in a history, but no model behind the gateway can read them.
 pub(super) fn is_vendor_tool_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
-/// Maximum nesting depth of content; the dialect has no deeper content.
+/// Maximum nesting depth of content in blocks; the dialect has no deeper content.
 const MAX_DEPTH: usize = 4;
 
 /// Content of a message, a tool result or a document.
@@ -124,10 +122,10 @@ impl<'a> ContentBlock<'a> {
         block
     }
 
-    /// Adds the parts of a chat message for this block of a user message or a tool result.
+    /// Adds the content parts for this block of a user message or a tool result; none for a block of a vendor's tool.
     ///
     /// # Errors
-    /// Returns an error for a block or source without a counterpart in chat completions; `at` is its path.
+    /// Returns an error for a block or source without an equivalent in the chat dialect; `at` is the block's path.
     pub(super) fn append_parts(
         &self,
         at: &dyn Fn() -> String,
@@ -215,7 +213,8 @@ impl<'a> ContentBlock<'a> {
         self.append_with_heading(&[self.title, source], inside, out);
     }
 
-    /// Adds the parts `inside`. The lines of `head` that are present are written before the first text.
+    /// Adds the parts `inside`. The lines of `head` that are present are written before the first part, in the same
+    /// text if that part is text.
     fn append_with_heading(
         &self,
         head: &[Option<&'a [u8]>],

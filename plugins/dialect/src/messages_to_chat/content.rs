@@ -1,4 +1,5 @@
-//! Content of one message: its blocks become the parts of a chat message.
+//! Conversion of a message's content: its blocks become system texts, tool results, or texts and calls of the
+//! assistant.
 
 use super::block::{ContentBlock, ContentPart, EscapedBytes, MessageContent, append_content_parts};
 use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse};
@@ -6,8 +7,8 @@ use crate::json_cursor;
 use penstock_core::ApiError;
 use std::borrow::Cow;
 
-/// Prefix of a system text in which coding agents send a hash of each request: no provider could cache the prompt's
-/// prefix.
+/// Prefix of a system text in which coding agents send a hash of each request. With this text, no provider could cache
+/// the prefix of the prompt.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// Adds the texts of a system prompt. A block with the billing header is dropped, but not a string with it, because the
@@ -50,7 +51,7 @@ pub(super) fn parse_tool_result<'a>(
     Ok(ToolResultBlock { id, parts, is_error: block.is_error })
 }
 
-/// Adds one block of an assistant message to its turn.
+/// Adds one block of an assistant message to the turn.
 pub(super) fn append_assistant_block<'a>(
     block: &ContentBlock<'a>,
     at: &dyn Fn() -> String,

@@ -1,13 +1,13 @@
-//! Conversation writer: converts messages to chat messages in the order that strict
-//! templates require.
+//! Writer that converts the messages of the messages dialect to chat messages, in the order that strict templates
+//! require.
 //!
 //! - Consecutive messages of one role are merged into one turn.
-//! - Tool results come first in their turn, each as a `tool` message, without other
-//!   messages between them; images that they cannot hold follow directly.
-//! - A later system text stays at its position if the provider's template accepts
-//!   that; otherwise it joins an adjacent user turn, marked as not from the user. It never moves to the front:
-//!   that would change the prompt's prefix on every turn.
-//! - Every tool call needs a result in the next user turn, or the request is refused.
+//! - Tool results come first in their turn, each as a `tool` message, without other messages between them. Images that
+//!   a `tool` message cannot have follow in a user message.
+//! - A later system text stays at its position if the provider's template accepts that; otherwise it joins an adjacent
+//!   user turn, marked as not from the user. It never moves to the front, because that would change the prompt's prefix
+//!   on every turn.
+//! - Each tool call needs a result in the next user turn, or the request is refused.
 
 use super::block::{ContentPart, EscapedBytes, MessageContent, append_content_parts, is_vendor_tool_block};
 use super::content::{append_assistant_block, append_system_texts, parse_tool_result, trim_trailing_space};
@@ -55,7 +55,7 @@ enum OpenMessage<'a> {
     Assistant(AssistantMessage<'a>),
 }
 
-/// Writer that outputs each turn when it is complete.
+/// Writer that writes each turn when it is complete.
 pub(super) struct ConversationWriter<'a> {
     target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.
@@ -72,7 +72,7 @@ pub(super) struct ConversationWriter<'a> {
 }
 
 impl<'a> ConversationWriter<'a> {
-    /// Creates a writer; starts with the `system` member if there is one.
+    /// Creates a writer; the texts of the member `system`, if there is one, precede all messages.
     ///
     /// # Errors
     /// Returns an error if the system prompt is neither a string nor text blocks.
@@ -126,10 +126,10 @@ impl<'a> ConversationWriter<'a> {
         }
     }
 
-    /// Writes the open turn and ends the conversation. Returns true if the last turn is
-    /// of the assistant, which the provider must continue.
+    /// Writes the open turn and ends the conversation. Returns true if the last turn is of the assistant, so that the
+    /// provider must continue it.
     ///
-    /// `delivered` is the text (inside of a JSON string) of the assistant's answer so far.
+    /// `delivered` is the delivered text of the answer, as the body of a JSON string.
     ///
     /// # Errors
     /// Returns an error if tool calls have no results, or if there are no turns.
@@ -269,8 +269,8 @@ impl<'a> ConversationWriter<'a> {
                     serialize::write_system(&[text], out);
                 }
             }
-            // System texts before the tool results are written at the end of the turn, so a later system text must be
-            // written after them.
+            // A turn with system texts before its tool results writes them at its end, so a later system text must be
+            // added to them.
             (_, Some(OpenMessage::User(turn))) if turn.parts.is_empty() && !turn.system_texts.is_empty() => {
                 turn.system_texts.append(&mut texts);
             }

@@ -1,9 +1,9 @@
 //! Tool names and tool call ids in the form that a provider accepts.
 //!
-//! Tool call ids are forwarded unchanged, so that models see their own format.
-//! If a provider requires nine letters or digits, other ids are hashed. The hash
-//! of an id is always the same, so that call and result still match.
-//! Tool names over 64 bytes are shortened, end in a hash, and are restored in answers.
+//! Chat providers get tool call ids unchanged, so that models see their own format. If a provider requires nine letters
+//! or digits, and for messages providers, an id in another form is replaced by its hash. The hash of an id is always
+//! the same, so that call and result still match. Tool names over 64 bytes are shortened, end in a hash, and are
+//! restored in answers.
 
 use crate::json_cursor;
 use penstock_json_scan::json;
@@ -17,8 +17,8 @@ const ID_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijk
 /// Offset basis of FNV-1a, the initial value for [`fnv1a_update`].
 pub(crate) const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Extends a 64-bit FNV-1a hash by more bytes. The hash is equal across builds and machines, as
-/// retries and prefix caches require; it need not resist an adversary.
+/// Extends a 64-bit FNV-1a hash by more bytes. The hash is the same in all builds and on all machines, as retries and
+/// prefix caches require. It need not resist an attacker.
 pub(crate) fn fnv1a_update(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
@@ -27,8 +27,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_update(FNV_OFFSET_BASIS, bytes)
 }
 
-/// Converts an id (inside of a JSON string) for providers of the messages dialect, which accept letters, digits, `_`
-/// and `-`. The same id always has the same result, so that a call and its result still match.
+/// Converts a tool call id (body of a JSON string) for providers of the messages dialect, which accept letters, digits,
+/// `_` and `-`. An id with other characters is replaced by its hash.
 pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
     if is_portable_id(id) {
         return Cow::Borrowed(id);
@@ -55,7 +55,8 @@ fn decode_id(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Converts an id (inside of a JSON string) to nine letters or digits.
+/// Converts a tool call id (body of a JSON string) to nine letters or digits: unchanged if it has this form, and
+/// otherwise a hash.
 pub(crate) fn nine_char_id(id: &[u8]) -> Cow<'_, [u8]> {
     let decoded = decode_id(id);
     if decoded.len() == 9 && decoded.iter().all(u8::is_ascii_alphanumeric) {
@@ -70,8 +71,9 @@ pub(crate) fn nine_char_id(id: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(digits.collect())
 }
 
-/// Shortens a tool name (inside of a JSON string) for chat providers:
-/// a name over 64 bytes becomes its first 55 bytes, `_` and eight hex digits of its hash.
+/// Shortens a tool name (body of a JSON string) for chat providers. A name over 64 bytes becomes its first 55 bytes,
+/// `_` and eight hexadecimal digits of its hash. In those 55 bytes, `_` replaces all characters but letters, digits,
+/// `_` and `-`.
 pub(crate) fn shorten_name(name: &[u8]) -> Cow<'_, [u8]> {
     if name.len() <= MAX_NAME_BYTES {
         return Cow::Borrowed(name);
@@ -90,7 +92,7 @@ pub(crate) fn shorten_name(name: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) struct ShortenedNames(Vec<(String, String)>);
 
 impl ShortenedNames {
-    /// Creates the list from the declared tool names, each the inside of a JSON string.
+    /// Creates the list from the tool names that the client declares, each the body of a JSON string.
     pub(crate) fn from_declared<'a>(declared: impl Iterator<Item = &'a [u8]>) -> Self {
         let long = declared.filter(|declared| declared.len() > MAX_NAME_BYTES);
         Self(
@@ -103,7 +105,7 @@ impl ShortenedNames {
         )
     }
 
-    /// Returns the tool name that the client declared.
+    /// Returns the name that the client declared for a tool name in an answer; the same name if it was not shortened.
     pub(crate) fn restore_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.0.iter().find(|(cut, _)| cut == name).map_or(name, |(_, full)| full)
     }

@@ -16,7 +16,7 @@ use crate::translator_def::{self, TranslatorDef};
 use crate::write::messages;
 use penstock_core::Dialect;
 
-/// Definition of the translator.
+/// Translator from messages clients to chat providers.
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Chat,

@@ -1,6 +1,6 @@
-//! Builder of the request: translates each member of the messages dialect to chat
-//! completions, refuses it by name, or drops it because it has no effect on the
-//! answer (`metadata`, `cache_control`, `service_tier` …).
+//! Builder of the request: translates each member of the messages dialect to the chat dialect, refuses it by name, or
+//! drops it because it is only a hint (`top_k`) or has no effect on the answer (`metadata`, `cache_control`,
+//! `service_tier` …).
 
 use super::block::printable_word;
 use super::conversation::ConversationWriter;
@@ -60,7 +60,7 @@ pub(super) fn build_request(
     Ok(out.finish())
 }
 
-/// Writes the messages; returns true if the last one is of the assistant.
+/// Writes the messages; returns true if the last one is of the assistant, so that the provider must continue it.
 fn write_messages<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'a>,
@@ -243,7 +243,7 @@ fn write_engine_parameters(
     Ok(())
 }
 
-/// Writes as many stop sequences as the provider accepts; the translator of the answer enforces all of them.
+/// Writes as many stop sequences as the provider accepts; the response constraints enforce the others.
 fn write_stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let mut any = false;
     for stop in response_constraints::upstream_stop_sequences(&ask.stop, target) {

@@ -1,4 +1,4 @@
-//! Serializer of turns of the messages dialect as chat messages.
+//! Serializer of the turns of a messages request as chat messages.
 
 use super::block::{ContentPart, EscapedBytes};
 use super::conversation::{AssistantMessage, ToolResultBlock, UserMessage};
@@ -22,7 +22,8 @@ pub(super) fn write_system(texts: &[EscapedBytes<'_>], out: &mut BodyBuilder<'_>
     out.push_byte(b'}');
 }
 
-/// Writes the tool messages, then the system texts that came between calls and results, then the user message.
+/// Writes the tool messages of a turn, then the system texts that came between calls and results, then the user message
+/// with the images that tool messages cannot have.
 pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let UserMessage { results, parts, system_texts: systems } = turn;
     let mut first = true;
@@ -49,7 +50,7 @@ pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, o
     }
 }
 
-/// Writes an assistant message; `prefill` marks it as a message to continue.
+/// Writes an assistant message. `prefill` is true if the provider must continue it.
 pub(super) fn write_assistant(
     turn: &AssistantMessage<'_>,
     target: &AttemptTarget<'_>,
@@ -122,7 +123,7 @@ fn write_tool_result<'a>(
     out.push_byte(b'}');
 }
 
-/// Returns true if the first 24 bytes of a tool result contain the word `error`.
+/// Returns true if the first 24 bytes of a tool result contain `error`, in any case.
 fn starts_with_error(parts: &[ContentPart<'_>]) -> bool {
     let Some(ContentPart::Text(text)) = parts.first() else {
         return false;
@@ -178,7 +179,7 @@ fn write_joined_texts(texts: &[EscapedBytes<'_>], separator: &[u8], out: &mut Bo
     out.push_byte(b'"');
 }
 
-/// Escapes text of the gateway as the inside of a JSON string.
+/// Escapes text as the body of a JSON string.
 pub(super) fn escape_text(text: &str) -> EscapedBytes<'static> {
     Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }
