@@ -8,7 +8,7 @@ use penstock_core::ApiError;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Media types of images: the client's spelling and the messages dialect's name.
+/// Media types of images: the client's spelling and the name in the messages dialect.
 const IMAGE_TYPES: [(&str, &str); 7] = [
     ("image/jpeg", "image/jpeg"),
     ("image/png", "image/png"),
@@ -19,7 +19,8 @@ const IMAGE_TYPES: [(&str, &str); 7] = [
     ("image/x-png", "image/png"),
 ];
 
-/// Block of a turn. Byte slices are insides of JSON strings unless stated otherwise.
+/// Content block of a message of the messages dialect. Byte slices are bodies of JSON strings, without the quotes,
+/// unless stated otherwise.
 pub(super) enum OutputBlock<'a> {
     /// Text that is not blank.
     Text(&'a [u8]),
@@ -122,10 +123,11 @@ pub(super) fn write_content(blocks: &[OutputBlock<'_>], out: &mut BodyBuilder<'_
     }
 }
 
-/// Adds the blocks of a content that is a string, null or a list of parts. Drops blank texts, which providers refuse.
+/// Adds the blocks of a content that is a string, null or a list of parts. Blank texts are dropped, because providers
+/// refuse them.
 ///
 /// # Errors
-/// Returns an error for a part without a block in the messages dialect; `at` is the content's path.
+/// Returns an error for a part that has no equivalent in the messages dialect; `at` is the path of the content.
 pub(super) fn append_blocks<'a>(
     content: Option<&'a [u8]>,
     at: &str,

@@ -1,11 +1,10 @@
-//! Conversation builder: converts chat messages to turns of user and assistant.
+//! Conversion of chat messages to turns of user and assistant in the messages dialect.
 //!
-//! Tool messages and the user message after them become one user turn, results
-//! first. System texts at the beginning become the system prompt. Later ones stay
-//! at their position if the provider accepts that; otherwise they join the user
-//! turn at that position, marked as not from the user. Users with different names
-//! get separate turns that begin with the name, and so do assistants. Every tool call needs a result in
-//! the next user turn, or the request is refused.
+//! Tool messages and the user message after them become one user turn, results first. System texts at the beginning
+//! become the system prompt. Later ones stay at their position if the provider accepts that; otherwise they join the
+//! user turn at that position, marked as not from the user. If the users of a conversation have different names, each
+//! gets turns of its own whose text begins with the name; the same applies to assistants. Each tool call needs a result
+//! in the next user turn, or the request is refused.
 
 use super::content_blocks::{OutputBlock, append_blocks, append_text, write_content};
 use super::parsed_message::ParsedMessage;
@@ -32,7 +31,7 @@ struct OutputMessage<'a> {
 }
 
 impl<'a> OutputMessage<'a> {
-    /// Adds the speaker's name to the first text.
+    /// Writes the speaker's name before the first text. A user turn without text gets a text with the name.
     fn prefix_name(&mut self) {
         let Some(name) = self.name else { return };
         match self.blocks.iter_mut().find(|block| matches!(block, OutputBlock::Text(_))) {
@@ -63,7 +62,7 @@ pub(super) struct MessagesConversation<'a> {
     messages: Vec<OutputMessage<'a>>,
     /// Tool calls without a result so far, with their paths.
     pending_calls: PendingToolCalls<'a, String>,
-    /// Call id that the next legacy `function` message answers.
+    /// Id of the call that the next message of the legacy role `function` answers.
     function_call_id: &'a [u8],
 }
 
@@ -99,7 +98,7 @@ impl<'a> MessagesConversation<'a> {
         Ok(turns)
     }
 
-    /// Appends the text of the assistant's answer so far.
+    /// Appends the delivered text of the answer, which the provider must continue, to the last turn of the assistant.
     pub(super) fn append_delivered(&mut self, delivered: &str) {
         self.blocks_for_role(OutputRole::Assistant).push(OutputBlock::Generated(delivered.to_owned()));
     }

@@ -1,7 +1,7 @@
 //! Translator for a chat client and a messages provider.
 //!
-//! The request is written from slices of the client's bytes; the answer is decoded
-//! into neutral events and written in the chat dialect.
+//! The request is written from slices of the client's bytes. The answer is decoded into neutral events and written in
+//! the chat dialect.
 
 mod content_blocks;
 mod conversation;

@@ -1,4 +1,4 @@
-//! Members of a chat message, as ranges of the request.
+//! Members of a chat message, as slices of the request.
 
 use super::content_blocks::OutputBlock;
 use crate::json_cursor::{self, JsonCursor};
@@ -7,7 +7,8 @@ use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Members of a message that are translated.
+/// Members of a chat message that are translated. `content` is a JSON value; the other slices are bodies of JSON
+/// strings, without the quotes.
 #[derive(Default)]
 pub(crate) struct ParsedMessage<'a> {
     pub(crate) role: Cow<'a, str>,
@@ -83,7 +84,7 @@ impl<'a> ParsedCall<'a> {
     }
 }
 
-/// Called function: name and arguments as insides of JSON strings.
+/// Called function: name and arguments as bodies of JSON strings, without the quotes.
 #[derive(Default)]
 pub(crate) struct CalledFunction<'a> {
     pub(crate) name: Option<&'a [u8]>,
@@ -104,7 +105,10 @@ impl<'a> CalledFunction<'a> {
         seen
     }
 
-    /// Converts the call to a block; `at` is the function's path.
+    /// Converts the call to a `tool_use` block; `at` is the path of the function. Empty arguments become `{}`.
+    ///
+    /// # Errors
+    /// Returns `InvalidRequest` if the name is missing, or the arguments are not a JSON object.
     pub(super) fn to_tool_use(
         &self,
         id: &'a [u8],

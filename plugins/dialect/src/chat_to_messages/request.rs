@@ -1,6 +1,5 @@
-//! Builder of the request: translates each member of the chat dialect to the messages
-//! dialect, refuses it by name, or drops it because it is only a hint (`seed`, penalties)
-//! or has no effect on the answer (`user`, `metadata` …).
+//! Builder of the request: translates each member of the chat dialect to the messages dialect, refuses it by name, or
+//! drops it because it is only a hint (`seed`, penalties) or has no effect on the answer (`user`, `metadata` …).
 
 use super::conversation::MessagesConversation;
 use super::tools::write_tools;
@@ -15,7 +14,8 @@ use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
+/// Value of `max_tokens` for providers of the messages dialect, which requires the member, if neither the client nor
+/// the gateway limits the generated tokens.
 pub const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// Sampling members that both dialects have.
 const SAMPLING_MEMBERS: [&str; 3] = ["temperature", "top_p", "top_k"];
@@ -94,7 +94,8 @@ fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
     Some(InferenceRequest { body: Bytes::from(body), members: fields, edits: Vec::new(), ..ask.clone() })
 }
 
-/// Refuses members that would change the answer's numbers or format if they were dropped.
+/// Refuses members without an equivalent that must not be dropped, because the answer would lack its log probabilities,
+/// search results or audio, or ignore a bias; refuses several choices too.
 fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     for name in ["logprobs", "top_logprobs", "logit_bias", "web_search_options", "audio"] {
         let asked = ask.member_value(name).is_some_and(|value| !matches!(value, b"false" | b"0" | b"{}"));
@@ -111,7 +112,8 @@ fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes a schema. Adds the member `type`, which this dialect requires, if it is absent or `null`.
+/// Writes a JSON schema. If its member `type` is absent or `null`, writes `"type":"object"`, because the messages
+/// dialect requires the member.
 pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     let slice = |range: Range<usize>| schema.get(range).unwrap_or_default();
     let typed = json::members(schema).find(|member| {
@@ -158,8 +160,8 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     let takes = |name: &&str| response_constraints::accepts_sampling_parameter(target.capabilities, name);
     let asked =
         SAMPLING_MEMBERS.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
-    // Only the sampling members of the preset are written here. Another function writes its effort; its other members
-    // do not exist in the messages dialect.
+    // Only the sampling members of the preset are written here. `write_output_config` writes its reasoning effort; the
+    // other members of a preset do not exist in the messages dialect.
     let preset =
         response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING_MEMBERS.contains(name));
     for (name, value) in asked.chain(preset) {
@@ -179,7 +181,7 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     }
 }
 
-/// Returns the JSON schema that the client requests for the answer.
+/// Returns the JSON schema that the client requests for the answer, by `response_format` or by an engine parameter.
 fn response_schema<'a>(
     ask: &'a InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -1,4 +1,4 @@
-//! Tools of a request, and the tool choice.
+//! Writer of the tools of a request and of the tool choice.
 
 use super::request::write_schema;
 use crate::body_builder::BodyBuilder;
@@ -24,7 +24,8 @@ pub(super) fn write_tools(
     Ok(())
 }
 
-/// Writes the tools that the tool choice allows. Returns false, and writes nothing, if there are none.
+/// Writes the tools that the tool choice allows, and the legacy `functions`. Returns false, and writes nothing, if
+/// there are none.
 fn write_declared_tools(
     ask: &InferenceRequest,
     allowed: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! Content of one message, as slices of its bytes.
+//! Content of one message as slices of its bytes, with the edits that a provider needs.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
@@ -6,13 +6,13 @@ use crate::messages_to_chat::ids;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Prefix of a system text in which coding agents send a hash of each request: no provider could cache the prompt's
-/// prefix.
+/// Prefix of a system text in which coding agents send a hash of each request. With this text, no provider could cache
+/// the prefix of the prompt.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// One block, or a text that is written as a block.
+/// Content block, or text that is written as a block.
 pub(super) enum BlockSlice<'a> {
-    /// Original content block, and edits of some of its parts.
+    /// Original content block, edits of slices of it, and the value of its member `text`.
     Block { block: &'a [u8], edits: Vec<(&'a [u8], BlockEdit<'a>)>, text: Option<&'a [u8]> },
     /// JSON string with its quotes, which is written as a text block.
     Text(&'a [u8]),
@@ -22,7 +22,7 @@ pub(super) enum BlockSlice<'a> {
 
 /// Edit of a part of a block.
 pub(super) enum BlockEdit<'a> {
-    /// Replacement of a tool result's content by the same content without blank texts.
+    /// Replacement of a tool result's content by the same content with its own edits, such as without blank texts.
     Content(EditedContent<'a>),
     /// Replacement of an id by one with characters that every provider accepts.
     PortableId,
@@ -48,7 +48,7 @@ pub(super) struct EditedContent<'a> {
     pub(super) call_count: usize,
     /// Number of `tool_result` blocks.
     pub(super) result_count: usize,
-    /// Number of the first slices in `blocks` that end with the last tool result.
+    /// Number of elements of `blocks` up to and including the last tool result.
     blocks_through_results: usize,
 }
 
@@ -74,7 +74,7 @@ impl<'a> EditedContent<'a> {
         content
     }
 
-    /// Restores the blank texts of a message if it has no other content.
+    /// Restores the original content of a message that has only blank texts, which were dropped.
     pub(super) fn restore_if_empty(mut self) -> Self {
         if !self.blocks.is_empty() {
             return self;
@@ -260,7 +260,7 @@ fn is_blank_string(text: &[u8]) -> bool {
     json_cursor::string_body(text).is_some_and(json_cursor::is_blank)
 }
 
-/// Returns the bytes of `whole` before and after its slice `part`; `None` if `part` is not within `whole`.
+/// Returns the bytes of `whole` before and after `part`; `None` if `part` is not a slice within `whole`.
 pub(super) fn split_around<'a>(whole: &'a [u8], part: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     Some((whole.get(..start)?, whole.get(start.checked_add(part.len())?..)?))

@@ -1,13 +1,12 @@
-//! Conversation that is rewritten because a provider would reject the original. It consists of slices of the client's
-//! bytes.
+//! Rewriting of a conversation that a provider would reject or could not cache. The result consists of slices of the
+//! client's bytes.
 //!
-//! - Removes texts that no provider should receive: blank ones, which clients send
-//!   back from the gateway's own answers, and the billing header of coding agents.
-//! - Rewrites foreign call ids in characters that every provider accepts, and adds an empty input to calls without one.
-//! - If the provider rejects system messages, leading ones join `system`, and later
-//!   ones join an adjacent user message, after its tool results and marked as not
-//!   from the user. Later ones never move to the front: that would change the
-//!   prompt's prefix on every turn.
+//! - Removes texts that no provider should receive: blank ones, which clients send back from the gateway's own answers,
+//!   and the billing header of coding agents.
+//! - Replaces call ids with characters that some providers reject, and adds an empty input to calls without one.
+//! - If the provider rejects system messages, leading ones join `system`, and later ones join an adjacent user message,
+//!   after its tool results and marked as not from the user. Later ones never move to the front, because that would
+//!   change the prompt's prefix on every turn.
 
 use super::content::{BlockSlice, EditedContent, split_around};
 use crate::body_builder::BodyBuilder;
@@ -42,7 +41,7 @@ pub(super) struct RewrittenConversation<'a> {
     pending_system: Vec<BlockSlice<'a>>,
     /// Number of tool calls without a result so far.
     pending_calls: usize,
-    /// True if a message was dropped after the last turn.
+    /// True if an empty message was dropped after the last message.
     has_gap: bool,
 }
 
@@ -124,7 +123,8 @@ impl<'a> RewrittenConversation<'a> {
         }
     }
 
-    /// Writes `system` and `messages`; `delivered` is the text of the assistant's answer so far.
+    /// Writes `system` and `messages`, each after a comma. `delivered` is the delivered text of the answer, which the
+    /// provider must continue.
     pub(super) fn write(&self, delivered: Option<&str>, out: &mut BodyBuilder<'_>) {
         if let Some(system) = self.system.as_ref().filter(|system| !system.is_empty()) {
             out.push_str(r#","system":"#);

@@ -1,4 +1,4 @@
-//! Edits of a JSON document as slices of its bytes.
+//! Edits of a JSON document, applied without a copy of the unchanged bytes.
 
 use crate::json_cursor;
 use bytes::Bytes;
@@ -32,7 +32,8 @@ impl<'a> DocumentPatches<'a> {
         self.edits.push((start..start + part.len(), with.into()));
     }
 
-    /// Sets member `name` of `object`, which must have other members; `reported` is its present value, if any.
+    /// Sets the member `name` of `object` to `value`. `reported` is its present value, if any; without one, the object
+    /// must have other members.
     pub(super) fn set_member(&mut self, object: &[u8], name: &str, reported: Option<&[u8]>, value: Vec<u8>) {
         if let Some(reported) = reported {
             return self.replace(reported, value);
@@ -59,7 +60,7 @@ impl<'a> DocumentPatches<'a> {
         }
     }
 
-    /// Removes the members of `object` for which `gone` returns true.
+    /// Removes the members of `object` for whose name and value `gone` returns true.
     pub(super) fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
         let at = self.offset_of(object);
         self.remove_items(json::members(object).map(|member| {
@@ -78,7 +79,7 @@ impl<'a> DocumentPatches<'a> {
         }));
     }
 
-    /// Returns the edited document as a list of slices.
+    /// Returns the edited document as a list of slices. An edit that overlaps an earlier one is dropped.
     pub(super) fn finish(mut self) -> Vec<Bytes> {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());

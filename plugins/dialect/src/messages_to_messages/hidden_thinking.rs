@@ -1,5 +1,5 @@
-//! Filter for thinking blocks that the client did not request: removes them from a native stream and renumbers the
-//! blocks after them.
+//! Filter for thinking blocks that the client did not request: recognizes them in the provider's stream, and renumbers
+//! the blocks after them.
 
 use super::repair;
 use crate::json_cursor;
@@ -21,7 +21,7 @@ pub(super) fn is_thinking_delta(delta: &[u8]) -> bool {
         .is_some_and(|kind| kind == "thinking_delta")
 }
 
-/// Blocks that are hidden from the client: the provider's indices in ascending order.
+/// Blocks that are hidden from the client: their indices in ascending order.
 #[derive(Default)]
 pub(super) struct HiddenBlocks(Vec<usize>);
 
@@ -40,8 +40,8 @@ impl HiddenBlocks {
         index - self.0.partition_point(|hidden| *hidden < index)
     }
 
-    /// Returns the data of an event about this block, with the index that the block has for the client. The bytes are
-    /// unchanged unless an earlier block is hidden.
+    /// Returns the data of an event about the block `index` with the index that the block has for the client. The bytes
+    /// are unchanged unless an earlier block is hidden.
     pub(super) fn with_client_index<'d>(&self, data: &'d Bytes, index: Option<usize>) -> Cow<'d, [u8]> {
         match index {
             Some(index) if self.client_index(index) < index => {
@@ -56,7 +56,7 @@ impl HiddenBlocks {
 /// `signature`.
 const KNOWN_DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
 
-/// Returns true if a delta of a recognised type has no text.
+/// Returns true if a delta has no text; false for deltas of types other than [`KNOWN_DELTAS`].
 pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
     let mut content = None;
     for (key, value) in json_cursor::members(delta) {

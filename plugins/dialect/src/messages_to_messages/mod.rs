@@ -1,8 +1,9 @@
 //! Translator for a messages client and a messages provider, which forwards bytes unchanged where possible.
 //!
-//! The request retains the client's members. Only `model`, a clamped `max_tokens`,
-//! members and texts that no provider should receive, and system messages that this
-//! provider rejects are changed. In the answer, `model` and the last event are changed.
+//! The request consists of the client's members. Changed are only `model`, a clamped `max_tokens`, members and texts
+//! that no provider should receive, and values that this provider rejects. In the answer, the gateway changes the model
+//! name, removes thinking that the client did not request, repairs values on which client libraries fail, and writes
+//! the last events itself.
 
 mod content;
 mod conversation;
@@ -39,7 +40,7 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
 };
 
 /// Returns the provider's body after repairs, with the model name that the client used, and without thinking that the
-/// client did not request. If calls or text must be cut, or the body is a stream, writes the message anew.
+/// client did not request. If calls or text may have to be cut, or the body is a stream, writes a new message instead.
 fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -70,7 +71,7 @@ fn translate_buffered(
     })
 }
 
-/// Returns a translator that forwards the provider's events, unless calls or text must be cut from them.
+/// Returns a translation that forwards the provider's events, unless calls or text may have to be cut from them.
 fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<dyn StreamTranslation> {
     if requires_translation(ask, target) {
         return translator_def::new_messages_stream_translation(ask, target);

@@ -1,12 +1,10 @@
 //! Passthrough of the stream of a messages provider to a messages client.
 //!
-//! Events are forwarded unchanged and named by their `type`, because some clients
-//! read the name and some the type. Thinking that the client did not request is
-//! removed. A shadow translator reads the same stream: it tracks the progress,
-//! counts the output, and writes the same answer to a discarded buffer, so that its
-//! state is right if another provider must continue. For this reason, events that
-//! open and close blocks are held until the next event arrives: the client and the
-//! shadow always have the same block open.
+//! Events are forwarded after repairs, and named by their `type`, because some clients read the name and some the type.
+//! Thinking that the client did not request is removed. A shadow translator reads the same stream: it tracks the
+//! progress, counts the output, and writes the same answer to a buffer that is discarded, so that its state is right if
+//! another provider must continue the answer. Events that open and close blocks are held until the next content, so
+//! that the client and the shadow translator always have the same block open.
 
 mod block_positions;
 mod translation;
@@ -29,13 +27,14 @@ use penstock_core::{
 use penstock_http_wire::{sse, usage};
 use penstock_json_scan::json;
 
-/// Types of events that are forwarded unchanged.
+/// Types of events that are forwarded one by one, so that each must be a complete JSON object.
 const FORWARDED_EVENTS: [&str; 4] =
     ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 
 /// State for forwarding one streamed answer to a client of the same dialect.
 pub(super) struct StreamPassthrough {
-    /// True if the shadow translator continues the answer with another provider.
+    /// True if the shadow translator writes to the client from now on: another provider continues the answer, or the
+    /// answer was cut.
     is_rescued: bool,
     format: BodyFormat,
     observer: StreamTranslator,
@@ -47,7 +46,7 @@ pub(super) struct StreamPassthrough {
     stop_sequences: Vec<String>,
     /// Unique part of the answer's id.
     id: String,
-    /// Usage estimate for the start event of the answer.
+    /// Estimated usage for the `message_start` event, if the provider has reported none.
     initial_usage: TokenUsage,
     thinking: ThinkingDisplay,
     /// Thinking blocks that the client did not request.
@@ -70,7 +69,7 @@ pub(super) struct StreamPassthrough {
     is_after_text: bool,
     /// True if the block that started last has had no content so far.
     is_block_empty: bool,
-    /// True if a block was forwarded that the shadow translator cannot write.
+    /// True if blocks were forwarded that the shadow translator does not write, or numbers in another way.
     has_foreign_events: bool,
 }
 
@@ -174,8 +173,8 @@ impl StreamPassthrough {
         self.forward_event(data, seen, out)
     }
 
-    /// Ends an answer that exceeds its limit: the shadow translator has cut the event, so it writes its part of the
-    /// event (`shadow`) and the end.
+    /// Ends an answer that exceeds its limit. The shadow translator has cut the event: `shadow` is its output for the
+    /// event, and it writes the end of the answer too.
     fn end_cut_answer(&mut self, shadow: OutputBuffer, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.has_foreign_events {
             // The shadow translator numbers the blocks in another way.
@@ -231,7 +230,7 @@ impl StreamPassthrough {
         Ok(())
     }
 
-    /// Records a started block, to detect blocks that the shadow translator cannot write.
+    /// Records a started block, to detect blocks that the shadow translator does not write or numbers in another way.
     fn record_block_start(&mut self, kind: &str, speaks: bool) {
         // The shadow translator does not count an empty block, so its next index would differ.
         self.has_foreign_events |= self.is_block_empty;
@@ -287,7 +286,8 @@ impl StreamPassthrough {
         }
     }
 
-    /// Records a delta: it takes precedence over the input and the missing signature of the start event.
+    /// Records a delta: it replaces the input of its block's start event, or contains the signature that was missing
+    /// there.
     fn record_delta(&mut self, seen: &EventMembers<'_>) {
         if !self.early_inputs.is_empty() {
             self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
@@ -360,7 +360,7 @@ impl StreamPassthrough {
     }
 }
 
-/// Returns true if a usage object has all numbers that clients read from the last event.
+/// Returns true if a usage object has all counts that clients read from the `message_delta` event.
 fn has_all_counts(usage: &[u8]) -> bool {
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
         .iter()

@@ -1,4 +1,5 @@
-//! Repair of members in a native answer on which client libraries fail; all other bytes stay unchanged.
+//! Repair of members on which client libraries fail, in the answer of a messages provider. All other bytes stay
+//! unchanged.
 
 use super::document_patches::DocumentPatches;
 use super::hidden_thinking::is_thinking_block;
@@ -30,7 +31,8 @@ fn json_string(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
 
-/// Repairs a buffered message and removes thinking that was not requested; `None` if the message has no `model`.
+/// Repairs a buffered message, sets the client's model name, and removes thinking that was not requested; `None` if the
+/// message has no `model`.
 pub(super) fn repair_message(
     body: &Bytes,
     answer: &DecodedAnswer,
@@ -87,7 +89,7 @@ fn repair_blocks(patches: &mut DocumentPatches<'_>, content: &[u8], thinking: Th
     }
 }
 
-/// Replaces the id of a tool call if it is absent or empty, or another call has the same id.
+/// Replaces the id of a tool call if it is absent or empty, or an earlier call has the same id.
 fn ensure_unique_id(patches: &mut DocumentPatches<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
     if !has_type(block, "tool_use") {
         return;
@@ -107,7 +109,7 @@ fn ensure_unique_id(patches: &mut DocumentPatches<'_>, block: &[u8], ids: &mut T
     }
 }
 
-/// Removes the text of a thinking block and retains its signature.
+/// Empties the text of a thinking block and retains its signature.
 fn clear_thinking(patches: &mut DocumentPatches<'_>, block: &[u8]) {
     if is_thinking_block(block) {
         for (_, words) in json_cursor::members(block).filter(|(key, _)| key == "thinking") {
@@ -116,7 +118,7 @@ fn clear_thinking(patches: &mut DocumentPatches<'_>, block: &[u8]) {
     }
 }
 
-/// Repairs the `message` of a `message_start` event.
+/// Repairs the `message` of a `message_start` event and sets the client's model name; `None` if it has no `model`.
 pub(super) fn repair_message_start(
     data: &Bytes,
     message: &[u8],
@@ -148,7 +150,7 @@ fn repair_role(patches: &mut DocumentPatches<'_>, role: &[u8]) {
     }
 }
 
-/// Returns true if the details of a usage count more tokens than its totals.
+/// Returns true if the details of a usage object count more tokens than the totals in `known`.
 pub(super) fn has_implausible_details(usage: &[u8], known: &TokenUsage) -> bool {
     let exceeds = |object: &[u8], most: u64| {
         json_cursor::members(object)
@@ -161,8 +163,8 @@ pub(super) fn has_implausible_details(usage: &[u8], known: &TokenUsage) -> bool 
             .is_some_and(|details| exceeds(details, known.input))
 }
 
-/// Replaces the usage if one of the two numbers that every client reads is missing, too high or too low, or if its details
-/// exceed its totals.
+/// Replaces the usage by `known` if one of the two counts that every client reads is missing or implausible, or if its
+/// details exceed its totals.
 fn repair_usage(
     patches: &mut DocumentPatches<'_>,
     message: &[u8],
@@ -183,7 +185,8 @@ fn repair_usage(
     }
 }
 
-/// Repairs a block: removes members that are null and adds a missing signature to a thinking block.
+/// Repairs a block: removes `caller`, `citations` and `toolset_name` if they are null, and adds a missing signature to
+/// a thinking block. `seal` returns the signature for a text.
 pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
@@ -217,7 +220,8 @@ fn is_matching_stop_reason(reported: Option<&[u8]>, finish: FinishReason) -> boo
     STOP_REASONS.contains(&&*reported) && parse_finish_word(&reported).is_ok_and(|meant| meant == finish)
 }
 
-/// Writes the `delta` of the last event; `asked` has the client's stop sequences.
+/// Writes the `delta` of the `message_delta` event: unchanged if it fits the finish reason. `asked` has the client's
+/// stop sequences.
 pub(super) fn write_final_delta(
     delta: Option<&[u8]>,
     finish: FinishReason,
@@ -237,12 +241,14 @@ pub(super) fn write_final_delta(
     out.push(b'}');
 }
 
-/// Repaired `content_block_start` event. Missing members are added, and text is removed and sent in deltas instead.
+/// Repaired `content_block_start` event. Missing members are added; text and tool input are removed, and sent in deltas
+/// instead.
 pub(super) struct RepairedStart {
     pub(super) data: Bytes,
     /// Tool input that the original event contained. It is removed, because clients would append the deltas to it.
     pub(super) early_input: Option<Bytes>,
-    /// Text that the original event contained, with its member's name; removed, since clients read text in deltas only.
+    /// Text that the original event contained, after the name of its member. It is removed, because clients read text
+    /// in deltas only. `None` if the client must not see it.
     pub(super) early_text: Option<(&'static str, Bytes)>,
 }
 
@@ -307,7 +313,7 @@ fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
     json_cursor::string_body(value).is_some_and(|reported| !reported.is_empty()).then_some(value)
 }
 
-/// Returns the data of a block event with another index.
+/// Returns the data of an event about a block with this `index`.
 pub(super) fn with_block_index(data: &Bytes, index: usize) -> Vec<u8> {
     let mut patches = DocumentPatches::new(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {

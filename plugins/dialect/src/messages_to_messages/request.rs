@@ -1,5 +1,5 @@
-//! Builder of the request: forwards the client's members unchanged and in the client's order. Only a conversation that
-//! the provider would reject is rewritten.
+//! Builder of the request: forwards the client's members in the client's order, and changes only values that the
+//! provider would reject.
 
 use super::content::split_around;
 use super::conversation::{self, RewrittenConversation};
@@ -8,8 +8,8 @@ use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, respons
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
 
-/// Members that are forwarded to a provider. All other members identify the client's user, or are meant for the
-/// vendor's own servers.
+/// Members that are forwarded to a provider, in addition to engine parameters that the offer lists. All other members
+/// identify the client's user, or are meant for the vendor's own servers.
 const FORWARDED_MEMBERS: [&str; 14] = [
     "system",
     "messages",
@@ -95,7 +95,7 @@ fn write_member(name: &str, value: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_source(value);
 }
 
-/// Writes the switch for no thinking if the client requests it in the spelling of another vendor.
+/// Writes the switch that disables thinking, if the client disables it by a parameter of another vendor or engine.
 fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let is_off = || reasoning_effort::is_reasoning_off(ask) && target.allows_extra(ExtraMember::Thinking);
     if target.capabilities.thinking_switch && ask.member_value("thinking").is_none() && is_off() {
@@ -136,8 +136,8 @@ fn engine_parameters<'a>(
     Ok(passed)
 }
 
-/// Returns true if every tool schema begins with its type, as nearly all do. This check is fast, because the tools are
-/// not parsed.
+/// Returns true if every tool schema begins with its `type`, as nearly all do. This check is fast, because the tools
+/// are not parsed; it may be false for tools with white space or escapes, which are then parsed.
 fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
     // The JSON Schema member `type` is a string or a list.

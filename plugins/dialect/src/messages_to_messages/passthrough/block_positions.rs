@@ -1,11 +1,11 @@
-//! Positions of content blocks. Clients and the shadow translator expect consecutive indices, which some providers do
+//! Renumbering of content blocks. Clients and the shadow translator expect consecutive indices, which some providers do
 //! not send.
 
 use super::super::repair;
 use crate::decode::messages::{EventMembers, block_index};
 use bytes::Bytes;
 
-/// Content blocks of the provider's stream; the position in the list is the index for the client.
+/// Content blocks of the provider's stream; the position in the list is the new index of the block.
 #[derive(Default)]
 pub(super) struct BlockPositions(Vec<BlockPosition>);
 

@@ -1,4 +1,4 @@
-//! Implementation of the stream translation by the passthrough. The shadow translator does everything else.
+//! Implementation of [`StreamTranslation`] for the passthrough: most calls go to the shadow translator.
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;
