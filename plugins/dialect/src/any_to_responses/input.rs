@@ -1,4 +1,4 @@
-//! Conversation as `instructions` and `input`: each message becomes an item, and so does each tool call.
+//! Writer of the conversation as `instructions` and `input`: messages, reasoning and tool calls become items.
 
 use crate::body_builder::BodyBuilder;
 use crate::chat_to_messages::parsed_message::ParsedMessage;
@@ -6,8 +6,9 @@ use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{ApiError, AttemptTarget, EarlierMessage, ExtraMember};
 use penstock_json_scan::json;
 
-/// Writes the conversation: a first system message of plain text as `instructions`, all others as items. `earlier`
-/// lists for each message of the assistant the messages that it joins.
+/// Writes the conversation as items. A system message of plain text at the start becomes `instructions`, if other
+/// messages follow and the provider accepts that member. `earlier` lists for each message of the assistant the messages
+/// of a responses client that were joined to form it; they become separate items again.
 ///
 /// # Errors
 /// Returns an error with the path of a value that cannot be translated.
@@ -50,8 +51,8 @@ fn is_system(message: &ParsedMessage<'_>) -> bool {
     matches!(&*message.role, "system" | "developer")
 }
 
-/// Returns true if the conversation has users with different names. Items have no names, so the texts then begin with
-/// them.
+/// Returns true if the conversation has users with different names. The texts then begin with the names, because items
+/// have none.
 fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
     let mut names = messages.iter().filter(|message| message.role == "user").filter_map(|one| one.name);
     names.next().is_some_and(|first| names.any(|name| json::unescape(name) != json::unescape(first)))
@@ -61,7 +62,7 @@ fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
 struct InputItems<'o, 'b> {
     out: &'o mut BodyBuilder<'b>,
     count: usize,
-    /// Messages that the next message of the assistant joins.
+    /// Messages that were joined to form each remaining message of the assistant.
     earlier: std::slice::Iter<'o, Vec<EarlierMessage>>,
     reasoning_count: u64,
     /// True if the texts of users begin with their names.
@@ -102,7 +103,7 @@ impl InputItems<'_, '_> {
         }
     }
 
-    /// Writes an answer: reasoning that is sent back, text, calls.
+    /// Writes an earlier answer of the model: its reasoning, if the client sent it back, its text and its calls.
     fn write_answer(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
         if let Some(reasoning) = message.reasoning.filter(|text| !text.is_empty()) {
             self.start(r#"{"type":"reasoning","id":"rs_"#);
@@ -253,7 +254,8 @@ impl InputItems<'_, '_> {
     }
 }
 
-/// Splits the text of an answer into the messages that it joins; `None` if it joins none, or is not their text.
+/// Splits the text of an answer into the messages that were joined to form it, with their phases; `None` if there are
+/// none, or their lengths and separators do not match the text.
 fn split_messages<'t>(
     text: &'t [u8],
     joined: &[EarlierMessage],

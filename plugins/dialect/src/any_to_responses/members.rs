@@ -11,11 +11,12 @@ pub(super) enum Treatment {
     Converted,
     /// Member that is written under this name with the same value.
     Renamed(&'static str),
-    /// Written unchanged: both dialects have the member, or it is an engine parameter that the offer lists.
+    /// Written unchanged. The chat body has only members that both dialects have, and engine parameters that the offer
+    /// lists.
     Unchanged,
 }
 
-/// Sampling parameters that the dialect does not have. They are sent to engines whose catalogue entry lists them.
+/// Sampling parameters that the responses dialect does not define. They are sent only to offers that list them.
 const HINTS: &[&str] = &["frequency_penalty", "presence_penalty", "seed"];
 
 /// Returns the treatment of a member for an offer.

@@ -1,9 +1,9 @@
-//! Translators for a responses provider, and a client of any dialect.
+//! Translators between a client of any dialect and a provider of the responses dialect.
 //!
-//! The request is built as for a chat provider, by the translator of that pair, and then converted, so that
-//! capabilities, limits and presets are handled in one module. The answer is decoded into neutral events and written in
-//! the client's dialect. This applies to responses clients too, because the gateway generates the ids, the repeated
-//! members and the reasoning that a client sends back.
+//! The request is built as for a chat provider and then converted, so that capabilities, limits and presets are handled
+//! in one module. The answer is decoded into neutral events and written in the client's dialect. Answers for responses
+//! clients are written anew too, because they have ids of the gateway, members that repeat the client's own request,
+//! and reasoning in the form in which the gateway reads it again.
 
 mod input;
 mod members;
@@ -18,7 +18,7 @@ use crate::decode::responses::{ResponsesDecoder, decode_response};
 use crate::translator_def::{ProviderDialect, converted_translators};
 use penstock_core::Dialect;
 
-/// Definition of the dialect.
+/// Decoders and translators for providers of the responses dialect.
 pub(crate) const PROVIDER: ProviderDialect = ProviderDialect {
     new_decoder: |_| Box::new(ResponsesDecoder::new()),
     decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),

@@ -13,7 +13,8 @@ use penstock_json_scan::json;
 
 /// Converts a request body; `chat` is the body that a chat provider would get.
 ///
-/// The provider stores nothing (`store: false`): the gateway sends the whole conversation with each request.
+/// The request says `store: false` unless the provider rejects that member: the gateway sends the whole conversation
+/// with each request, so the provider need not store anything.
 ///
 /// # Errors
 /// Returns an error with the field's name if a member cannot be expressed.
@@ -59,8 +60,8 @@ pub(super) fn convert_chat_body(
     Ok(out.finish())
 }
 
-/// Writes the reasoning effort. Asks for a summary if the client wants to see reasoning, because vendors hide it
-/// otherwise.
+/// Writes the reasoning effort, and requests a summary if the client wants to see reasoning: vendors hide it otherwise.
+/// Both are omitted if the provider has rejected their members.
 fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -80,8 +81,8 @@ fn write_reasoning(
     out.push_str(r#","reasoning":{"#);
     if let Some(effort) = effort {
         out.push_str(r#""effort":"#);
-        // The chat body has replaced an effort that only the responses dialect has. A provider that refuses the exact
-        // effort gets the replacement.
+        // An effort that only the responses dialect has was replaced in the chat body. The original is written, unless
+        // the provider has rejected it.
         let allows_exact = target.allows_extra(ExtraMember::ExactEffort);
         let exact = exact_effort(ask).filter(|_| allows_exact);
         match exact.filter(|(_, replaced)| json::is_string_equal(effort, replaced)) {

@@ -35,7 +35,8 @@ pub(super) fn write_tools(
     Ok(())
 }
 
-/// Writes a function. The default of `strict` differs from the chat dialect, so it is always written if it is accepted.
+/// Writes a function. The default of `strict` differs from the chat dialect, so `strict` is always written, unless the
+/// provider rejects the member and the client did not set it.
 fn write_tool(function: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let member = |name| json_cursor::member_value(function, name);
     let default_strict = target.allows_extra(ExtraMember::Strict).then_some(&b"false"[..]);

@@ -1,4 +1,4 @@
-//! Translators for a responses client, and a chat or a messages provider.
+//! Translators between a responses client and a chat or messages provider.
 //!
 //! Validation has converted the request to the chat form, so it is built like that of a chat client. The answer is
 //! decoded into neutral events and written in the responses dialect.
@@ -11,7 +11,7 @@ use crate::write::responses;
 use crate::{chat_to_chat, chat_to_messages};
 use penstock_core::Dialect;
 
-/// Definition of the translator for chat providers.
+/// Translator from responses clients to chat providers.
 pub(crate) const CHAT_TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Chat,
@@ -22,7 +22,7 @@ pub(crate) const CHAT_TRANSLATOR: TranslatorDef = TranslatorDef {
     translate_stream: translator_def::new_responses_stream_translation,
 };
 
-/// Definition of the translator for messages providers.
+/// Translator from responses clients to messages providers.
 pub(crate) const MESSAGES_TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Responses,
     provider_dialect: Dialect::Messages,
