@@ -1,8 +1,9 @@
-//! Text completions: a client of `/v1/completions`, and a provider that serves the same endpoint or chat alone.
+//! Translators for text completions (`/v1/completions`): for providers that have this endpoint, and for those that have
+//! only chat.
 //!
 //! Engines of the chat dialect answer both endpoints in nearly the same format, so the chat decoder reads their
-//! answers. A provider without the endpoint gets a chat request with the prompt as a user message; parameters that
-//! depend on the tokens of the prompt (echo, log probabilities, token ids, a suffix) are then refused.
+//! answers. A provider without the endpoint gets a chat request with the prompt as a user message. Requests with token
+//! ids, several prompts, several answers, an echo, log probabilities or a suffix are then refused.
 
 mod request;
 #[cfg(test)]
@@ -38,7 +39,8 @@ const AS_CHAT: TranslatorDef = TranslatorDef {
 /// Path of the endpoint below a provider's base URL.
 pub const COMPLETIONS_PATH: &str = "/completions";
 
-/// Returns the translator for an offer that has the completions endpoint, or for one that has only chat.
+/// Returns the translator for an offer that has the completions endpoint, or if `has_endpoint` is false, for one that
+/// has only chat.
 #[must_use]
 pub fn completion_translator(has_endpoint: bool) -> &'static dyn Translator {
     if has_endpoint { &NATIVE } else { &AS_CHAT }

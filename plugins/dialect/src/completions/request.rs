@@ -31,7 +31,8 @@ const OWN_MEMBERS: &[&str] = &[
 const FORWARDED_BY_DEFAULT: &[&str] =
     &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
 
-/// Returns an error for the first part of a request that an offer does not support; `None` if it supports all parts.
+/// Returns the error for the first feature of a request that an offer with these capabilities does not support; `None`
+/// if the offer supports the request.
 #[must_use]
 pub fn missing_capability_error(
     task: &CompletionTask,
@@ -96,7 +97,7 @@ pub(super) fn build_completions_request(
     finish(ask, target, out)
 }
 
-/// Builds the request of a provider that has only chat.
+/// Builds the request for a provider that has only chat. An answer of such a provider cannot be continued.
 pub(super) fn build_chat_request(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -9,7 +9,8 @@ use penstock_http_wire::sse;
 use serde_json::Value;
 
 /// Checks a complete stream: only `data:` lines and comments, each chunk complete, roles first and in order, tool calls
-/// complete, a finish reason for each choice (or an error instead), usage if requested, `[DONE]`.
+/// complete, a finish reason for each choice (or an error instead), usage in the last chunk (a chunk without choices if
+/// `include_usage` is true), `[DONE]`.
 ///
 /// # Errors
 /// Returns the first violated rule as text.

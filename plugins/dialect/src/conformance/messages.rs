@@ -1,7 +1,7 @@
 //! Conformance checker of a messages stream, as strict as the strictest client.
 //!
-//! A state machine over complete streams. Every examined client library accepts the streams that it accepts. It is used
-//! in tests, and written for clarity and not for speed.
+//! The checker is a state machine over complete streams. Every examined client library accepts a stream that passes the
+//! check. Only tests use the checker, so it is written for clarity and not for speed.
 
 use serde_json::Value;
 use std::str;
@@ -69,7 +69,7 @@ struct MessagesStreamChecker {
     stage: StreamStage,
     open_block: Option<CheckedBlock>,
     blocks: u64,
-    /// True after an incomplete tool input, which is allowed only if the answer was truncated.
+    /// True after a tool input that is no JSON object, which is allowed only if the answer was truncated.
     has_truncated_input: bool,
     has_tool_call: bool,
 }

@@ -1,4 +1,4 @@
-//! Conformance checkers of client streams: every stream test uses them.
+//! Checkers that tests use to verify that a stream for a client conforms to its dialect.
 
 mod chat;
 mod messages;
@@ -10,10 +10,10 @@ pub use responses::{check_response, check_responses_stream};
 
 use penstock_core::Dialect;
 
-/// Checks a client's stream; a chat stream has usage if the client asked for it.
+/// Checks a complete stream for a client. `include_usage` is true if a chat client asked for a chunk with the usage.
 ///
 /// # Errors
-/// Returns the violated rule, or the name of a dialect that no client speaks.
+/// Returns the first violated rule, or states that no client uses the dialect.
 pub fn check_stream(client: Dialect, stream: &[u8], include_usage: bool) -> Result<(), String> {
     match client {
         Dialect::Chat => check_chat_stream(stream, include_usage),

@@ -1,7 +1,7 @@
 //! Conformance checker of a responses stream, as strict as the strictest client.
 //!
-//! A state machine over complete streams. Every examined client library accepts the streams that it accepts. It is used
-//! in tests, and written for clarity and not for speed.
+//! The checker is a state machine over complete streams. Every examined client library accepts a stream that passes the
+//! check. Only tests use the checker, so it is written for clarity and not for speed.
 #![allow(clippy::indexing_slicing, reason = "an absent member of a JSON value reads as null")]
 
 mod item;
@@ -55,7 +55,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 enum StreamStage {
     #[default]
     Before,
-    /// A background response was created, which waits for its start.
+    /// State after `response.created` of a background response whose execution has not started.
     Waiting,
     Created,
     Output,
@@ -96,7 +96,7 @@ pub fn check_responses_stream(stream: &[u8]) -> Result<(), String> {
     ensure(checker.stage == StreamStage::Ended, "the stream has no last event")
 }
 
-/// Checks a complete response object.
+/// Checks a response object of any status.
 ///
 /// # Errors
 /// Returns the first violated rule.

@@ -36,7 +36,7 @@ fn text_member(kind: &str) -> &'static str {
     if kind == "refusal" { "refusal" } else { "text" }
 }
 
-/// Returns the type of the part to which an event of this name belongs.
+/// Returns the type of the part to which an event of this name belongs, and true if the event ends the part's text.
 fn part_of_event(name: &str) -> Option<(&'static str, bool)> {
     Some(match name {
         "response.output_text.delta" => ("output_text", false),
