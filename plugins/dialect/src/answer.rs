@@ -40,7 +40,7 @@ pub struct AnswerChoice {
     pub tool_calls: Vec<ToolCall>,
     /// Log probabilities as the provider wrote them, one JSON object for each fragment.
     pub logprobs: Vec<Bytes>,
-    /// Reasoning, messages and tool calls in order.
+    /// Reasoning, messages and tool calls, in the order in which the model wrote them.
     pub sections: Vec<AnswerSection>,
     /// Finish reason.
     pub finish_reason: Option<FinishReason>,
@@ -49,7 +49,7 @@ pub struct AnswerChoice {
 }
 
 impl AnswerChoice {
-    /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
+    /// Returns the number of bytes of generated text: reasoning, text, refusals, tool names and arguments.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         let length = |texts: &[EscapedText]| texts.iter().map(EscapedText::len).sum::<usize>();
@@ -63,7 +63,8 @@ impl AnswerChoice {
 pub struct DecodedAnswer {
     /// Choices in order.
     pub choices: Vec<AnswerChoice>,
-    /// Token usage: the provider's counts, completed by the gateway's estimate.
+    /// Token usage after [`DecodedAnswer::decode`]: the provider's counts, corrected if they are implausible, with the
+    /// gateway's estimates for absent ones.
     pub usage: Option<TokenUsage>,
     /// Usage reported by the provider.
     pub reported_usage: Option<ReportedUsage>,
@@ -77,8 +78,9 @@ impl DecodedAnswer {
     /// Decodes a buffered answer of a provider and applies the constraints of the request.
     ///
     /// # Errors
-    /// Returns `Malformed` if the body is no answer, `InBandError` for an error object, and `Truncated` if a choice has
-    /// no finish reason.
+    /// Returns `Malformed` if the body is no answer or has more choices than requested, the error that
+    /// [`decode::decode_buffered`] returns for an error object, and `Truncated` if a choice has no finish reason. An
+    /// error in a body that is a stream is ignored if it comes after all finish reasons.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -187,13 +189,13 @@ impl DecodedAnswer {
         }
     }
 
-    /// Returns the bytes of generated text: reasoning, answer, tool names and arguments.
+    /// Returns the number of bytes of generated text in all choices.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.choices.iter().map(AnswerChoice::output_bytes).sum()
     }
 
-    /// Returns the bytes of the texts that repeat the prompt.
+    /// Returns the number of bytes by which the texts repeat the prompt (`echo`).
     fn echoed_bytes(&self, ask: &InferenceRequest) -> usize {
         let mut echo = EchoMeter::new(ask, TokenIdBytes::Typical);
         for (number, choice) in (0..).zip(&self.choices) {
@@ -202,7 +204,7 @@ impl DecodedAnswer {
         echo.echoed_bytes()
     }
 
-    /// Returns true if the only choice has ended with as many tokens as it may have.
+    /// Returns true if the only choice has the finish reason `Stop` and at least `cap` tokens, so that it was cut.
     fn fills_cap(&self, cap: Option<u64>) -> bool {
         let output = self.usage.map_or(0, |usage| usage.output);
         let [choice] = self.choices.as_slice() else { return false };
@@ -217,7 +219,7 @@ impl DecodedAnswer {
     }
 }
 
-/// Returns true for a plain chat answer whose choice states no finish reason.
+/// Returns true for a chat answer whose first choice states no finish reason.
 fn lacks_finish_reason(body: &[u8]) -> bool {
     let choices = json_cursor::member_value(json::trim(body), "choices");
     let choice = choices.and_then(|choices| json_cursor::elements(choices).next());

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Section of an answer, as ranges of the fragments of its choice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerSection {
-    /// Reasoning between two other sections.
+    /// Reasoning up to its signature, or up to the next message or tool call.
     Reasoning {
         /// Fragments of reasoning.
         fragments: Range<usize>,
@@ -16,7 +16,7 @@ pub enum AnswerSection {
     },
     /// Message of text and refusals.
     Message(MessageSection),
-    /// Tool call, by its number.
+    /// Tool call, as its index in the tool calls of the choice.
     Call(usize),
 }
 
@@ -77,8 +77,8 @@ impl AnswerChoice {
         }));
     }
 
-    /// Adds the last fragments of text, refusal and log probabilities to the last message; begins one if the last section
-    /// is no message.
+    /// Adds the last fragments of text, refusal and log probabilities to the last message; begins one if the last
+    /// section is no message.
     fn extend_message(&mut self) {
         let (text, refusal, logprobs) = (self.text.len(), self.refusal.len(), self.logprobs.len());
         if let Some(AnswerSection::Message(message)) = self.sections.last_mut() {

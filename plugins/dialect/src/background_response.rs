@@ -1,4 +1,5 @@
-//! Documents and objects of background responses. Until the response ends, its document also has the request body:
+//! Stored documents and response objects of background responses. Until the response ends, its document also has the
+//! request body:
 //!
 //! ```text
 //! {"input": [items of the conversation], "response": {the response object}, "request": {the client's body}}
@@ -12,10 +13,10 @@ use std::io::Write as _;
 
 pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response};
 
-/// State of a background response without an answer.
+/// State of a background response that has no answer: none yet, or none at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingResponseState<'a> {
-    /// Background response that waits for its start.
+    /// Response whose execution has not started.
     Queued,
     /// Response that is being generated.
     InProgress,
@@ -53,8 +54,8 @@ impl PendingResponseState<'_> {
     }
 }
 
-/// Builds the document of a response that has not ended. `unique` is the unique part of the response id; `request` is
-/// the client's body, which must be valid JSON.
+/// Builds the document of a response that has not ended. `response` is its object, `unique` the unique part of its id,
+/// and `request` the client's body, which must be valid JSON.
 #[must_use]
 pub fn build_pending_document(input: &StoredInput, response: &[u8], unique: &str, request: &[u8]) -> Vec<u8> {
     let mut out = build_document(input, response, unique);
@@ -65,7 +66,8 @@ pub fn build_pending_document(input: &StoredInput, response: &[u8], unique: &str
     out
 }
 
-/// Returns a client's body without the members that ask for a stream: the answer of a run is stored whole.
+/// Returns a client's body without `stream` and `stream_options`: a background response is executed without a stream,
+/// and its answer is stored whole.
 #[must_use]
 pub fn request_without_stream(request: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(request.len());
@@ -105,27 +107,28 @@ pub fn is_background(response: &[u8]) -> bool {
     member_value(response, "background") == Some(b"true")
 }
 
-/// Returns true if a response has an answer, so that a later request can continue it.
+/// Returns true if the status of a response object is `completed` or `incomplete`: it has an answer, and a later
+/// request can continue it.
 #[must_use]
 pub fn has_answer(response: &[u8]) -> bool {
     let status = member_value(response, "status").and_then(parse_string);
     status.is_some_and(|status| STORED_STATUSES.contains(&&*status))
 }
 
-/// Returns true if a response object waits for its start.
+/// Returns true if the status of a response object is `queued`.
 #[must_use]
 pub fn is_queued(response: &[u8]) -> bool {
     member_value(response, "status").and_then(parse_string).is_some_and(|status| status == "queued")
 }
 
-/// Returns true if the status of a response object is not final.
+/// Returns true if the status of a response object is `queued` or `in_progress`.
 #[must_use]
 pub fn is_pending(response: &[u8]) -> bool {
     let status = member_value(response, "status").and_then(parse_string);
     status.is_some_and(|status| status == "queued" || status == "in_progress")
 }
 
-/// Returns a response object with this state, without the members of an answer.
+/// Returns a response object with this state: without output, usage, incomplete details and the Penstock objects.
 #[must_use]
 pub fn with_pending_state(response: &[u8], state: &PendingResponseState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
@@ -159,7 +162,8 @@ fn write_error(state: &PendingResponseState<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the failure of a response whose request was answered with this error status and this error envelope.
+/// Returns the failure of a background response whose request was answered with this HTTP status and this error body.
+/// The code follows from the status, and the message is that of the error body.
 #[must_use]
 pub fn failure_from_envelope(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";

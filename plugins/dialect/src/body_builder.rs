@@ -6,7 +6,8 @@
 use crate::event::EscapedText;
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Minimum bytes of a shared slice: sharing costs an atomic increment and an entry in the list of buffers to write.
+/// Minimum length of a slice that is shared, in bytes. Sharing costs an atomic increment and an entry in the list of
+/// buffers to write; copying fewer bytes is cheaper.
 const MIN_SHARED_BYTES: usize = 2048;
 
 /// Builder of a request body from new bytes and slices of a source body.
@@ -50,7 +51,7 @@ impl<'a> BodyBuilder<'a> {
         self.buffer.put_slice(digits.get(at..).unwrap_or_default());
     }
 
-    /// Appends bytes, as a shared slice if they are a long part of the source.
+    /// Appends bytes: without a copy if they are a slice of the source of at least [`MIN_SHARED_BYTES`].
     pub(crate) fn push_source(&mut self, bytes: &[u8]) {
         if bytes.len() >= MIN_SHARED_BYTES
             && let Some(shared) = shared_slice(self.source, bytes)
@@ -64,7 +65,7 @@ impl<'a> BodyBuilder<'a> {
         self.buffer.put_slice(bytes);
     }
 
-    /// Appends a JSON string with quotes and escapes.
+    /// Appends text as a JSON string: escapes it and adds the quotes.
     pub(crate) fn push_json_string(&mut self, text: &str) {
         self.buffer.put_u8(b'"');
         self.buffer.put_slice(EscapedText::new(text).escaped());
@@ -86,7 +87,7 @@ impl<'a> BodyBuilder<'a> {
     }
 }
 
-/// Returns `part` as a slice of `source`; `None` if it is not a part of that buffer.
+/// Returns `part` as a slice that shares the memory of `source`; `None` if its bytes are not within that buffer.
 pub(crate) fn shared_slice(source: &Bytes, part: &[u8]) -> Option<Bytes> {
     let start = (part.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

@@ -1,5 +1,5 @@
-//! Multiple choices of one answer: missing choices, usage of all choices, and the join of answers that were requested
-//! separately.
+//! Answers of several choices: detection of missing choices and of usage that covers only one choice, and the join of
+//! completions that were requested separately.
 
 use crate::event::AnswerEvent;
 use crate::json_cursor;
@@ -8,8 +8,8 @@ use penstock_core::{TokenUsage, UsageSource};
 use penstock_json_scan::json;
 
 /// Returns the number of complete choices if the provider returned fewer choices than requested: at least one choice is
-/// complete, and the others after it have not started. `choices` states for each choice whether it is finished, and its
-/// bytes of text.
+/// complete, and all choices after the complete ones have not started. `None` for any other answer. `choices` has for
+/// each choice true if it has finished, and the number of bytes of its text.
 pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
     let (mut whole, mut others) = (0_u32, false);
     for (finished, bytes) in choices {
@@ -26,7 +26,8 @@ pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChoiceSize {
     pub(crate) bytes: usize,
-    /// Words between white space. A token never spans two of them, so there are at least as many tokens.
+    /// Number of words: runs without white space that have a letter or digit. A token never spans two of them, so a
+    /// text has at least as many tokens as words.
     words: u64,
     is_in_word: bool,
 }
@@ -52,12 +53,12 @@ impl ChoiceSize {
     }
 }
 
-/// Replaces usage that covers only one of several choices; returns true if it was replaced.
+/// Replaces output tokens that the provider counted for only one of several choices; returns true if it replaced them.
 ///
-/// An estimate alone is no proof, because texts of some languages have more than twice as many bytes per token as it
-/// assumes. Usage is replaced if it has fewer tokens than choices with text, or if all choices together have more words
-/// than it has tokens, although it would fit one choice. The replacement is the smaller of the estimate and the usage
-/// times the number of choices.
+/// A deviation from the estimate alone is no proof, because texts of some languages have more than twice as many bytes
+/// per token as the estimate assumes. The tokens are replaced if they are fewer than the choices with text, or if they
+/// are fewer than the words of all choices although they are enough for one choice and, times the number of choices, at
+/// most twice the estimate. The replacement is the smaller of the estimate and the tokens times the number of choices.
 pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
@@ -78,8 +79,8 @@ pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[ChoiceSize]) -> boo
     true
 }
 
-/// Joins completions of one choice each, in order, to one completion with the total usage. Returns `None` if one of the
-/// completions has no list of choices.
+/// Joins the bodies of chat completions with one choice each, in order, to one completion with this usage. Returns
+/// `None` if one of them has no list of choices.
 #[must_use]
 pub fn join_completions(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;
@@ -99,7 +100,7 @@ pub fn join_completions(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec
     Some(body)
 }
 
-/// Returns the range of the list of choices.
+/// Returns the range of the array `choices` in a completion.
 fn choice_list_range(completion: &Bytes) -> Option<std::ops::Range<usize>> {
     let members = json::members(completion);
     let mut values = members.filter(|member| completion.get(member.key.clone()) == Some(b"\"choices\""));

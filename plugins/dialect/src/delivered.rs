@@ -1,9 +1,9 @@
-//! Delivered text of an answer, and its comparison with the answer of another provider.
+//! Record of an answer's delivered text, and its comparison with the answer of another provider.
 
 use crate::event::{AnswerEvent, EscapedText};
 use penstock_json_scan::json;
 
-/// Maximum bytes of recorded text. An answer with more text cannot be rescued.
+/// Maximum bytes of recorded text, with its escapes. An answer with more text cannot be rescued.
 const MAX_BYTES: usize = 256 << 10;
 /// Minimum growth of a buffer, in bytes.
 const MIN_GROWTH: usize = 256;
@@ -25,7 +25,7 @@ struct TextSegment {
     escaped: Vec<u8>,
 }
 
-/// Record of the delivered text of each choice.
+/// Record of the text that the client has received of each choice.
 #[derive(Debug)]
 pub(crate) struct DeliveredText {
     includes_reasoning: bool,
@@ -43,7 +43,8 @@ fn append(escaped: &mut Vec<u8>, text: &[u8]) {
 }
 
 impl DeliveredText {
-    /// Creates an empty record of `n` choices. Reasoning that the client does not see is not recorded.
+    /// Creates an empty record of `n` choices. `includes_reasoning` is false if the client does not see reasoning,
+    /// which is then not recorded.
     pub(crate) fn new(n: usize, includes_reasoning: bool) -> Self {
         Self { includes_reasoning, size: 0, choices: (0..n).map(|_| Vec::new()).collect() }
     }
@@ -74,7 +75,7 @@ impl DeliveredText {
         self.size <= MAX_BYTES
     }
 
-    /// Returns the text if the record has one choice with text only, and `None` otherwise.
+    /// Returns the text if the record is complete and has only one choice, with nothing but text; `None` otherwise.
     pub(crate) fn text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         match stretches.as_slice() {
@@ -85,7 +86,8 @@ impl DeliveredText {
         }
     }
 
-    /// Creates a matcher that compares the answer of another provider with this record.
+    /// Creates a matcher that compares the answer of another provider with this record; `None` if the record is
+    /// incomplete.
     pub(crate) fn prefix_matcher(&self) -> Option<PrefixMatcher> {
         if !self.is_complete() {
             return None;
@@ -120,7 +122,7 @@ struct ChoiceMatcher {
     is_past_prefix: bool,
 }
 
-/// Matcher that drops the events of a second answer that repeat the delivered text.
+/// Matcher that removes the delivered text from the events of a second answer, which must begin with that text.
 #[derive(Debug)]
 pub(crate) struct PrefixMatcher {
     includes_reasoning: bool,
@@ -132,7 +134,10 @@ pub(crate) struct PrefixMatcher {
 pub(crate) struct DivergenceError;
 
 impl PrefixMatcher {
-    /// Returns the part of the event that is new to the client.
+    /// Returns the part of the event that is new to the client; `None` if the client has all of it.
+    ///
+    /// # Errors
+    /// Returns an error if the answer differs from the delivered text, or finishes before its end.
     pub(crate) fn match_event(&mut self, event: AnswerEvent) -> Result<Option<AnswerEvent>, DivergenceError> {
         let Some(matcher) = event.choice().and_then(|choice| self.choices.get_mut(choice as usize)) else {
             return Ok(Some(event));
@@ -243,7 +248,7 @@ fn event_text(event: &AnswerEvent) -> Option<(u32, TextKind, &[u8])> {
     })
 }
 
-/// Returns the same event with this text.
+/// Returns the event with this text instead of its own, and without log probabilities.
 pub(crate) fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
     let new = EscapedText::new(text);
     let mut event = event.clone();

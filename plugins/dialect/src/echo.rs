@@ -1,18 +1,19 @@
-//! Echo of the prompt: with `echo` each text of a completion begins with its prompt, which is no output.
+//! Meter of the echo of prompts: with `echo`, each text of a completion begins with its prompt, which does not count as
+//! output.
 
 use crate::event::{AnswerEvent, EscapedText};
 use penstock_core::{InferenceRequest, InferenceTask};
 
-/// Assumed bytes of text of a token id, because the gateway does not know the text of an id.
+/// Number of bytes of text that are assumed for each token id of a prompt, because the gateway does not know the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenIdBytes {
-    /// Lower bound of the bytes of a token id, for the limit of what a provider may report.
+    /// Lower bound, for the bounds of the usage that a provider may report.
     Least = 1,
-    /// Typical number, for the gateway's own count.
+    /// Typical number, for the gateway's own estimate of the usage.
     Typical = 4,
 }
 
-/// Meter of the echo in an answer.
+/// Meter of the bytes of an answer that are an echo of the prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoMeter {
     /// Remaining bytes of the echo by choice; empty if the request has no echo.
@@ -36,7 +37,7 @@ impl EchoMeter {
         Self { remaining: each.flat_map(|bytes| std::iter::repeat_n(bytes, choices)).collect(), echoed: 0 }
     }
 
-    /// Reads the text of an event.
+    /// Counts the text of an event. The first bytes of each choice are the echo.
     pub(crate) fn add_event(&mut self, event: &AnswerEvent) {
         if let AnswerEvent::Text { choice, text, .. } = event
             && !self.remaining.is_empty()
@@ -45,7 +46,7 @@ impl EchoMeter {
         }
     }
 
-    /// Reads bytes of the text of a choice.
+    /// Counts the next bytes of the text of a choice.
     pub(crate) fn add_text(&mut self, choice: u32, bytes: usize) {
         if let Some(remaining) = self.remaining.get_mut(choice as usize) {
             let echoed = bytes.min(*remaining);
@@ -54,13 +55,13 @@ impl EchoMeter {
         }
     }
 
-    /// Returns the bytes of the echo that have been read.
+    /// Returns the number of counted bytes that are an echo.
     pub(crate) const fn echoed_bytes(&self) -> usize {
         self.echoed
     }
 }
 
-/// Returns the bytes of a JSON string without its escapes.
+/// Returns the length of the text in a JSON string, in bytes; 0 if the string is invalid.
 fn text_bytes(json: &bytes::Bytes) -> usize {
     let inner = 1..json.len().saturating_sub(1).max(1);
     let text = (json.len() >= 2).then(|| EscapedText::from_json(json.slice(inner))).flatten();

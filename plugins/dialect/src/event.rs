@@ -9,13 +9,13 @@ use std::fmt;
 
 /// Event of an answer, as a decoder returns it.
 ///
-/// Decoders guarantee: `choice` is a small number; the number of a tool call counts from 0 within its choice in order
-/// of appearance; its [`AnswerEvent::ToolCallStart`] precedes its arguments and has a name and an id that are not
-/// empty; a text is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
+/// Decoders guarantee: `choice` is below 1024; the number of a tool call counts from 0 within its choice in order of
+/// appearance; its [`AnswerEvent::ToolCallStart`] precedes its arguments and has a name and an id that are not empty; a
+/// text is empty only with log probabilities or a signature. Engines may send a finish reason with each chunk: the last
 /// [`AnswerEvent::Finish`] of a choice counts, and content may follow a finish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerEvent {
-    /// Start of the provider's answer, without data: ids and names are the gateway's.
+    /// Start of the provider's answer. Has no data, because the response gets the gateway's own id and model name.
     Start,
     /// Reasoning text. A signature may come with the text, or afterwards with empty text.
     Reasoning {
@@ -121,8 +121,8 @@ impl MessagePhase {
 }
 
 impl AnswerEvent {
-    /// Returns the event for a client whose dialect has no messages inside an answer: a blank line before the next
-    /// message; `None` if the client gets nothing.
+    /// Returns the event for a client whose dialect has no messages inside an answer. The start of a message becomes a
+    /// blank line if an earlier message has text, and otherwise `None`; other events are returned unchanged.
     #[must_use]
     pub fn without_messages(self) -> Option<Self> {
         match self {
@@ -133,7 +133,7 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the index of the event's choice.
+    /// Returns the index of the event's choice; `None` for events that belong to no choice.
     #[must_use]
     pub const fn choice(&self) -> Option<u32> {
         match self {
@@ -153,7 +153,7 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the size of the generated text, in bytes.
+    /// Returns the size of the generated text, or of the name of a started tool call, in bytes.
     #[must_use]
     pub fn generated_bytes(&self) -> usize {
         match self {
@@ -180,8 +180,8 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the bytes of reasoning that only the provider can read: encrypted reasoning and signatures, which may
-    /// contain it.
+    /// Returns the number of bytes of reasoning that only the provider can read: encrypted reasoning, and signatures,
+    /// which may contain it.
     #[must_use]
     pub fn sealed_bytes(&self) -> usize {
         match self {
@@ -191,7 +191,8 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the event with at most `max_bytes` of its text; `None` if nothing of it remains.
+    /// Returns the event with at most `max_bytes` of its text, cut between characters and without log probabilities;
+    /// `None` if no text remains, or the event has none.
     pub(crate) fn truncated(self, max_bytes: usize) -> Option<Self> {
         let text = self.text()?.decoded();
         let end = (0..=max_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end))?;
@@ -199,7 +200,8 @@ impl AnswerEvent {
         Some(with_text(&self, text))
     }
 
-    /// Returns true if the event has content: the first such event commits the answer.
+    /// Returns true if the event is text, reasoning, a refusal or a part of a tool call. After the first such event of
+    /// a stream, the answer is sent to the client.
     #[must_use]
     pub const fn is_content(&self) -> bool {
         matches!(
@@ -223,7 +225,7 @@ pub struct EscapedText {
 }
 
 impl EscapedText {
-    /// Returns the body of a JSON string as text, or `None` if the body is invalid.
+    /// Takes the body of a JSON string, without its quotes; returns `None` if it is invalid or has a lone surrogate.
     #[must_use]
     pub fn from_json(escaped: Bytes) -> Option<Self> {
         let plain = match json::classify_string(&escaped) {
@@ -260,7 +262,7 @@ impl EscapedText {
         json::unescape(&self.escaped).unwrap_or_default()
     }
 
-    /// Returns the bytes of the unescaped text.
+    /// Returns the length of the unescaped text, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.is_plain { self.escaped.len() } else { unescaped_len(&self.escaped) }
@@ -272,7 +274,7 @@ impl EscapedText {
         self.escaped.is_empty()
     }
 
-    /// Returns true if the text is empty or white space of JSON.
+    /// Returns true if the unescaped text is empty or consists of white space of JSON (blank, tab, LF, CR).
     #[must_use]
     pub fn is_blank(&self) -> bool {
         let mut rest = self.escaped();
@@ -289,8 +291,8 @@ impl EscapedText {
     }
 }
 
-/// Returns the bytes of valid escaped text after its escapes are decoded, without decoding them: each half of a
-/// surrogate pair counts half of its four bytes.
+/// Returns the length in bytes that valid escaped text has after unescaping, without unescaping it: each half of a
+/// surrogate pair counts as two of the pair's four bytes.
 fn unescaped_len(escaped: &[u8]) -> usize {
     let (mut length, mut rest) = (0, escaped);
     while let Some(at) = memchr::memchr(b'\\', rest) {

@@ -4,15 +4,15 @@ use crate::json_cursor::{elements, member_value, parse_string};
 use crate::stored_response::{StoredResponse, item_id};
 use bytes::Bytes;
 
-/// Length of the random part of a response's id, which its items have in their ids too.
+/// Number of characters of the random part of a response id. The ids of its items contain the same random part.
 pub const RANDOM_LENGTH: usize = 24;
-/// Characters of the random part.
+/// Characters of which the random part consists.
 pub const RANDOM_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Maximum number of references in a request.
+/// Maximum number of item references in a request.
 pub const MAX_REFERENCES: usize = 1024;
 
-/// Reference in the input of a request.
+/// Item reference in the input of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemReference {
     /// Position of the reference in the array `input`.
@@ -36,7 +36,8 @@ impl ItemReference {
     }
 }
 
-/// Returns the references in a body, which need not be valid; at most one more than [`MAX_REFERENCES`].
+/// Returns the item references in a request body that was not validated. Returns at most one more than
+/// [`MAX_REFERENCES`], so that the caller can detect an excess.
 #[must_use]
 pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
     let input = member_value(body, "input").unwrap_or_default();
@@ -52,7 +53,7 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
     references.take(MAX_REFERENCES + 1).collect()
 }
 
-/// Returns the item with this id from the document of a stored response.
+/// Returns the item with this id from the output or the input items in the document of a stored response.
 #[must_use]
 pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
     let stored = StoredResponse::parse(document)?;
@@ -62,7 +63,8 @@ pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
         .find(|item| item_id(item).is_some_and(|own| own == id))
 }
 
-/// Replaces elements of `input` by items; each item is given with the index of the element, in ascending order.
+/// Returns the body with some elements of `input` replaced by items. `items` has for each item the index of the
+/// element, in ascending order.
 #[must_use]
 pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
     let input = member_value(body, "input").unwrap_or_default();

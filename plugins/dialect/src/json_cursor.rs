@@ -1,7 +1,7 @@
-//! Access to values inside validated JSON without deserialization. The functions use the scanner of the JSON crate, and
-//! return slices instead of positions.
+//! Access to values inside validated JSON without deserialization. The functions use the scanner of
+//! `penstock_json_scan`, and return slices instead of positions.
 //!
-//! A string found by these functions can be written in another dialect with its escapes unchanged.
+//! A string that they return can be written in another dialect with its escapes unchanged.
 
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -37,7 +37,7 @@ impl<'a> JsonCursor<'a> {
         Self { json, position: json::skip_space(json, 0), is_invalid: false }
     }
 
-    /// Returns true if the cursor has reached the end and all text was valid JSON.
+    /// Returns true if the cursor has reached the end of the text, and all of it was valid JSON.
     pub(crate) fn is_complete(&self) -> bool {
         !self.is_invalid && json::skip_space(self.json, self.position) == self.json.len()
     }
@@ -62,7 +62,7 @@ impl<'a> JsonCursor<'a> {
         self.json.get(start..self.position).unwrap_or_default()
     }
 
-    /// Returns the next value and moves behind it.
+    /// Returns the next value and moves to the position after it; an empty slice if the JSON is invalid.
     pub(crate) fn take_value(&mut self) -> &'a [u8] {
         let start = self.position;
         match json::value_end(self.json, start) {
@@ -77,7 +77,8 @@ impl<'a> JsonCursor<'a> {
         }
     }
 
-    /// Visits the elements of the next array; an element that a visit does not read is skipped.
+    /// Visits the elements of the next value, with their indices. An element that `visit` does not read is skipped. A
+    /// value other than an array counts as invalid JSON.
     pub(crate) fn visit_elements<E>(
         &mut self,
         mut visit: impl FnMut(usize, &mut Self) -> Result<(), E>,
@@ -90,7 +91,8 @@ impl<'a> JsonCursor<'a> {
         Ok(())
     }
 
-    /// Visits the members of the next object; a value that a visit does not read is skipped.
+    /// Visits the members of the next value, with their names. A member that `visit` does not read is skipped. A value
+    /// other than an object counts as invalid JSON.
     pub(crate) fn visit_members<E>(
         &mut self,
         mut visit: impl FnMut(&str, &mut Self) -> Result<(), E>,
@@ -147,7 +149,7 @@ pub(crate) fn string_body(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Returns the value of a string, unescaped.
+/// Returns the text of a JSON string, unescaped; `None` for other values.
 pub(crate) fn parse_string(value: &[u8]) -> Option<Cow<'_, str>> {
     json::unescape(string_body(value)?)
 }
@@ -172,17 +174,17 @@ pub(crate) fn is_null(value: &[u8]) -> bool {
     value == b"null"
 }
 
-/// Returns true if the value is an array.
+/// Returns true if the value is an array, by its first byte.
 pub(crate) fn is_array(value: &[u8]) -> bool {
     value.first() == Some(&b'[')
 }
 
-/// Returns true if the value is an object.
+/// Returns true if the value is an object, by its first byte.
 pub(crate) fn is_object(value: &[u8]) -> bool {
     value.first() == Some(&b'{')
 }
 
-/// Returns the value of a member; `null` counts as absent.
+/// Returns the value of the first member with this name; `null` counts as absent.
 pub(crate) fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     members(object).find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !is_null(value))
 }
@@ -194,7 +196,7 @@ pub(crate) fn is_blank(text: &[u8]) -> bool {
         && json::unescape_lossy(text).is_some_and(|text| text.trim().is_empty())
 }
 
-/// Removes trailing white space from `text`, the body of a JSON string; escaped white space (`\n`) counts.
+/// Removes blanks and the escapes `\n`, `\t` and `\r` from the end of `text`, the body of a JSON string.
 pub(crate) fn trim_end(mut text: &[u8]) -> &[u8] {
     loop {
         if let [rest @ .., b' '] = text {

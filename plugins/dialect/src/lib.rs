@@ -1,10 +1,11 @@
 //! Translation between the API dialects of clients and of providers, in both directions.
 //!
-//! A pair of dialects is a [`Translator`]. Request bodies are rewritten as slices of the client's own bytes and new
-//! text. Answers are lists of neutral [`event::AnswerEvent`]s: the [`decode::DialectDecoder`] of the provider's dialect
-//! produces them, and the [`write::DialectWriter`] of the client's dialect serializes them. Between the two, a stream
-//! translator buffers and counts the events, compares them with delivered text and handles a rescue. Strings keep their
-//! JSON escapes, so that they need not be unescaped and escaped again.
+//! A [`Translator`] translates between one dialect of clients and one of providers. It writes a request body from
+//! slices of the client's bytes and new text. An answer is a list of neutral [`event::AnswerEvent`]s: the
+//! [`decode::DialectDecoder`] of the provider's dialect produces them, and the [`write::DialectWriter`] of the client's
+//! dialect serializes them. Between the two, a stream translator buffers and counts the events, compares them with
+//! delivered text and handles a rescue. Strings keep their JSON escapes, so that they need not be unescaped and escaped
+//! again.
 //!
 //! To add a dialect of providers: a row in [`penstock_core::DIALECTS`], a folder `src/<provider>/` with its
 //! `ProviderDialect`, a line in `providers::PROVIDERS`, and golden cases in `testdata/<client>_<provider>/`.
@@ -75,7 +76,7 @@ pub fn translators() -> impl Iterator<Item = &'static dyn Translator> {
     providers::PROVIDERS.iter().flat_map(|row| row.translators).map(|pair| pair as &dyn Translator)
 }
 
-/// Returns the translator for this pair of dialects: of requests from client to provider, and of answers back.
+/// Returns the translator between these dialects: for requests of the client, and answers of the provider.
 #[must_use]
 pub fn find_translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
     let pairs = providers::provider_dialect(provider).translators;

@@ -13,7 +13,7 @@ pub(crate) struct OutputLimit {
 }
 
 impl OutputLimit {
-    /// Creates the limit of a request with these bounds. An echo of the prompt counts beside the output.
+    /// Creates the limit for a request with these bounds. An echo of the prompt is allowed in addition to the output.
     pub(crate) fn new(ask: &InferenceRequest, bounds: &UsageBounds) -> Self {
         let echo = if ask.echoes_prompt() {
             let generations = usize::try_from(ask.generation_count()).unwrap_or(usize::MAX);
@@ -24,13 +24,13 @@ impl OutputLimit {
         Self { max_bytes: bounds.max_output_bytes().saturating_add(echo), is_exceeded: false }
     }
 
-    /// Returns true if an event was cut.
+    /// Returns true if the output has exceeded the limit.
     pub(crate) const fn is_exceeded(&self) -> bool {
         self.is_exceeded
     }
 
-    /// Returns the part of an event that is within the limit. `output` is the output up to and with this event. After
-    /// the limit, content is dropped, and the finish reason is that of a cut answer.
+    /// Returns the part of an event that is within the limit. `output` is the output so far, including this event.
+    /// After the limit, content is dropped, and finish reasons become `Length`.
     pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedTokenCount) -> Option<AnswerEvent> {
         let is_content = event.is_content();
         let is_first_excess = !self.is_exceeded && is_content && output.generated_bytes() > self.max_bytes;

@@ -1,8 +1,9 @@
 //! Parameters of engines that no dialect defines, grouped by their effect on the answer:
 //!
-//! - A *constraint* is sent to the engine, or the request is refused with the name of the parameter.
-//! - A *tuning* parameter is sent to the engine if the catalogue lists it, and dropped otherwise.
-//! - A *private* parameter of a caller or an engine is dropped.
+//! - A *constraint* is sent to the engine if the offer lists it; otherwise the request is refused with the name of the
+//!   parameter, unless its value has no effect.
+//! - A *tuning* parameter is sent to the engine if the offer lists it, and dropped otherwise.
+//! - A *private* parameter of a client or an engine is always dropped.
 //!
 //! Names in `supported_parameters` of the configuration are validated by [`is_known_parameter`].
 
@@ -13,11 +14,11 @@ use penstock_json_scan::json;
 /// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterEffect {
-    /// Parameter that constrains the answer: without it the answer would be incorrect.
+    /// Constraint on the answer, such as a grammar. It is sent to the engine, or the request is refused.
     Constraint,
-    /// Tuning of sampling: an answer without it is different but valid.
+    /// Tuning of sampling or reasoning: an answer without it is different but valid, so it may be dropped.
     Tuning,
-    /// Private parameter that a client must not set.
+    /// Internal option of an engine, such as its cache or scheduler, or of the client. It is always dropped.
     Private,
 }
 
@@ -28,7 +29,7 @@ pub struct EngineParameter {
     pub name: &'static str,
     /// Effect on the answer.
     pub effect: ParameterEffect,
-    /// Values without an effect.
+    /// Values with which the parameter has no effect.
     pub neutral: NeutralValue,
 }
 
@@ -195,7 +196,8 @@ pub const ENGINE_PARAMETERS: &[EngineParameter] = &[
     tunes("xtc_threshold"),
 ];
 
-/// Members of the dialects and of other request types that `supported_parameters` may list.
+/// Members of the dialects, and of requests for other kinds of work, that `supported_parameters` may list, sorted by
+/// name.
 pub const DIALECT_MEMBERS: &[&str] = &[
     "dimensions",
     "encoding_format",
@@ -236,7 +238,7 @@ pub const DIALECT_MEMBERS: &[&str] = &[
     "user",
 ];
 
-/// Returns the parameter of this name.
+/// Returns the engine parameter of this name.
 #[must_use]
 pub fn find_parameter(name: &str) -> Option<&'static EngineParameter> {
     let at = ENGINE_PARAMETERS.binary_search_by(|row| row.name.cmp(name)).ok()?;
@@ -290,8 +292,8 @@ pub(crate) fn should_forward(
     }
 }
 
-/// Returns true if the request has an engine constraint that has an effect, so that not every offer may be able to
-/// answer it.
+/// Returns true if the request has an engine constraint with an effect, or is a text completion with `response_format`,
+/// so that some offers may not support it.
 #[must_use]
 pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     let is_completion = matches!(ask.task, InferenceTask::Complete(_));
@@ -305,8 +307,8 @@ pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     })
 }
 
-/// Returns true if the error of a request builder names `response_format` or an engine parameter that constrains the
-/// answer (`ParameterEffect::Constraint`, such as `bad_words`).
+/// Returns true if the path in the error of a request builder begins with `response_format` or with an engine parameter
+/// that constrains the answer ([`ParameterEffect::Constraint`], such as `bad_words`).
 #[must_use]
 pub fn names_constraining_parameter(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();

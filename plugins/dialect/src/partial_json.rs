@@ -1,12 +1,12 @@
-//! Incremental check of a tool call's arguments: a complete JSON object, the start of one, or something else.
+//! Incremental check that tells if a tool call's arguments are a complete JSON object, the start of one, or other text.
 //!
 //! The check is used to order parallel calls that arrive interleaved (the next block may open when the previous call is
-//! complete), to separate calls that an engine does not separate, and to report JSON that no client can parse as an
-//! error. Only the open brackets and the current number or word are stored.
+//! complete), to separate calls that an engine does not separate, and to detect arguments that no client can parse.
+//! Only the open brackets and the current number or word are stored.
 
 use penstock_json_scan::json;
 
-/// Maximum depth of arguments; deeper ones are invalid.
+/// Maximum nesting depth of arguments; deeper ones are invalid.
 const MAX_DEPTH: usize = 512;
 /// Maximum bytes of a number or word; longer ones are invalid.
 pub(crate) const MAX_SCALAR_BYTES: usize = 512;
@@ -20,7 +20,7 @@ pub(crate) enum JsonState {
     Incomplete,
     /// Complete JSON object.
     Complete,
-    /// Text that is no object so far; [`PartialJson::may_end_answer`] accepts `null` and `""`.
+    /// Short text that does not begin an object, such as `null` or `""`.
     NonObject,
     /// Text that cannot become a JSON object.
     Invalid,
@@ -90,7 +90,7 @@ impl PartialJson {
         self.state
     }
 
-    /// Returns true if the answer may end with these arguments, provided that the answer was not truncated.
+    /// Returns true if the arguments of a call may end here: they are an object, empty, `null` or `""`.
     pub(crate) fn may_end_answer(&self) -> bool {
         match self.state {
             JsonState::Empty | JsonState::Complete => true,
@@ -99,12 +99,12 @@ impl PartialJson {
         }
     }
 
-    /// Returns true inside a number or a word.
+    /// Returns true if the text so far ends inside a number or a word such as `true`.
     pub(crate) fn is_in_scalar(&self) -> bool {
         self.state == JsonState::Incomplete && self.expected_token == ExpectedToken::Scalar
     }
 
-    /// Returns true if [`PartialJson::with_closed_brackets`] turns this prefix into an object.
+    /// Returns true if [`PartialJson::with_closed_brackets`] turns the text so far into an object.
     pub(crate) fn can_close_brackets(&self) -> bool {
         self.state == JsonState::Complete
             || self.state == JsonState::Incomplete
@@ -121,7 +121,7 @@ impl PartialJson {
                 }
     }
 
-    /// Returns `beginning`, the text parsed so far, with its open string and brackets closed.
+    /// Returns `beginning`, which must be the text parsed so far, with its open string and brackets closed.
     pub(crate) fn with_closed_brackets(&self, beginning: &str) -> String {
         let mut whole = match self.expected_token {
             ExpectedToken::String { .. } => format!("{beginning}\""),

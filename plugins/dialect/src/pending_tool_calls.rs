@@ -1,15 +1,15 @@
-//! Pending tool calls of a conversation in either dialect: calls without a result.
+//! Pending tool calls of a conversation: calls that have no result so far.
 //!
 //! Strict chat templates and messages providers accept a call only if the next message answers it, and a result only
-//! for such a call. This module detects a violation; each client dialect has its own error for it.
+//! for such a call. The callers refuse other requests, each with the error of its client dialect.
 
 use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Tool calls of the last assistant message that have no result, by id. A map is used because a client may send half a
-/// million calls. `At` is the type that describes the position of a call.
+/// Tool calls that have no result so far, by id. A map is used because a client may send half a million calls. `At` is
+/// the type of the position of a call in the request.
 pub(crate) struct PendingToolCalls<'a, At> {
     calls: HashMap<Cow<'a, str>, PendingCall<At>>,
     /// Number of tool calls so far.
@@ -50,13 +50,13 @@ impl<'a, At> PendingToolCalls<'a, At> {
         }
     }
 
-    /// Removes the call with this id; returns false if no pending call has it.
+    /// Removes the pending call with this id, which a result answers; returns false if no pending call has this id.
     #[must_use]
     pub(crate) fn remove_answered(&mut self, id: &[u8]) -> bool {
         self.calls.remove(&*decode_id(id)).is_some()
     }
 
-    /// Returns the position of the first pending call.
+    /// Returns the position of the pending call that was added first.
     pub(crate) fn first_pending(&self) -> Option<&At> {
         self.calls.values().min_by_key(|call| call.number).map(|call| &call.position)
     }

@@ -8,7 +8,7 @@ use crate::{
 };
 use penstock_core::Dialect;
 
-/// Dialects of providers, in the order of [`Dialect`].
+/// Decoders and translators of each dialect of providers, in the order of [`Dialect`].
 pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_to_responses::PROVIDER];
 
 const CHAT: ProviderDialect = ProviderDialect {

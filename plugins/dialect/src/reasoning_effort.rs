@@ -1,4 +1,4 @@
-//! Reasoning effort of a chat request, in the parameters of all supported vendors and engines.
+//! Reasoning effort of a request, read from the parameters of all supported vendors and engines.
 
 use crate::json_cursor;
 use penstock_core::{InferenceRequest, RequestForm};
@@ -13,7 +13,7 @@ pub(crate) struct ReasoningEffort {
     pub(crate) level: Option<EffortLevel>,
 }
 
-/// Effort level, under the name that messages providers use.
+/// Effort level; the variants have the names that messages providers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EffortLevel {
     Low,
@@ -26,10 +26,10 @@ pub(crate) enum EffortLevel {
 /// Minimum thinking budget of the medium level and of the high level, in tokens.
 const MEDIUM_BUDGET_TOKENS: u64 = 2_000;
 const HIGH_BUDGET_TOKENS: u64 = 8_000;
-/// Budgets of engines and vendors, of which 0 disables reasoning.
+/// Names of parameters for a budget of reasoning tokens. A budget of 0 disables reasoning.
 const BUDGETS: [&str; 4] =
     ["thinking_budget", "thinking_token_budget", "reasoning_budget", "max_thinking_tokens"];
-/// Effort words that chat providers do not have. Responses providers have them.
+/// Values of the effort that responses providers accept and chat providers do not.
 const EXACT_WORDS: [&str; 4] = ["none", "minimal", "xhigh", "max"];
 
 impl EffortLevel {
@@ -89,7 +89,7 @@ impl ReasoningEffort {
             .unwrap_or_default()
     }
 
-    /// Reads the effort of a messages request: `thinking` and `output_config`, or else the parameters of other vendors.
+    /// Reads the effort of a messages request: `thinking` and `output_config`, or else the parameters of chat requests.
     pub(crate) fn from_messages_request(ask: &InferenceRequest) -> Self {
         let thinking = ask.member_value("thinking").unwrap_or_default();
         let kind = json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string);
@@ -142,13 +142,13 @@ pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
     ReasoningEffort { enabled: None, level: Some(level) }
 }
 
-/// Returns true if the value of a parameter is a budget of 0 tokens for reasoning.
+/// Returns true if a parameter is a budget of reasoning tokens and its value is 0, so that it disables reasoning.
 pub(crate) fn is_switched_off(name: &str, value: &[u8]) -> bool {
     BUDGETS.contains(&name) && json_cursor::parse_float(value) == Some(0.0)
 }
 
-/// Returns the effort that the client requests, if it is a word that chat providers do not have, with the word that
-/// replaces it for them.
+/// Returns the effort that the client requests and the effort that replaces it for chat providers, if it is one of
+/// [`EXACT_WORDS`].
 pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'static str)> {
     let member = |name, key| ask.member_value(name).and_then(|value| json_cursor::member_value(value, key));
     let value = match ask.dialect.request_form() {
@@ -160,7 +160,7 @@ pub(crate) fn exact_effort(ask: &InferenceRequest) -> Option<(&'static str, &'st
     Some((word, level.chat_name()))
 }
 
-/// Returns true if the client disables reasoning, in any spelling.
+/// Returns true if the client disables reasoning, by the parameter of any vendor or engine.
 pub(crate) fn is_reasoning_off(ask: &InferenceRequest) -> bool {
     match ask.dialect.request_form() {
         RequestForm::Chat => ReasoningEffort::from_request(ask).enabled == Some(false),

@@ -1,12 +1,12 @@
-//! Reasoning members of a request to a chat provider: the switch for thinking and the effort.
+//! Writer of the reasoning members of a request to a chat provider: the switch for thinking, and the effort.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use crate::reasoning_effort::ReasoningEffort;
 use penstock_core::{AttemptTarget, ExtraMember, InferenceRequest, RequestForm};
 
-/// Returns the value of the switch to send; `None` if the client requests nothing, or the engine accepts no switch. An
-/// engine that accepts no effort thinks at every effort but `none`.
+/// Returns the value of the switch (`enable_thinking`) to send; `None` if the client requests nothing, or the engine
+/// accepts no switch. For an engine that accepts no effort, every effort but `none` becomes `true`.
 fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<bool> {
     let abilities = target.capabilities;
     let has_switch = abilities.thinking_switch && target.allows_extra(ExtraMember::ThinkingSwitch);
@@ -14,13 +14,14 @@ fn switch_value(target: &AttemptTarget<'_>, effort: ReasoningEffort) -> Option<b
     effort.enabled.or(by_level).filter(|_| has_switch)
 }
 
-/// Returns true for `chat_template_kwargs` if [`write_reasoning`] writes this member, together with the switch.
+/// Returns true for the name `chat_template_kwargs` if [`write_reasoning`] writes this member, together with the
+/// switch.
 pub(crate) fn is_replaced_by_switch(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
     name == "chat_template_kwargs" && switch_value(target, effort).is_some()
 }
 
-/// Writes the switch and the reasoning effort. If thinking is disabled and the engine has no switch, writes the effort
-/// `low`.
+/// Writes the switch and the reasoning effort that the engine accepts. If thinking is disabled and the engine has no
+/// switch, writes the effort `low`.
 pub(crate) fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -1,4 +1,4 @@
-//! Items that a request repeats although the conversation already has them.
+//! Removal of items from a request that the conversation already has.
 
 use crate::item_references::ItemReference;
 use crate::json_cursor::{elements, is_array, is_null, is_object, member_value, members, parse_string};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Members of items that say something to the model or belong to a tool call.
+/// Members of items that the model reads, or that assign a result to its tool call.
 const CONTENT_MEMBERS: [&str; 10] = [
     "role",
     "content",
@@ -20,9 +20,9 @@ const CONTENT_MEMBERS: [&str; 10] = [
     "summary",
     "encrypted_content",
 ];
-/// Members of content that clients drop or add without a change of the content.
+/// Members of content that clients drop or add although the content stays the same.
 const IGNORED_MEMBERS: [&str; 2] = ["annotations", "logprobs"];
-/// Maximum depth of content that is compared regardless of its spelling.
+/// Maximum depth at which values of different bytes are compared by their JSON value; deeper ones count as different.
 const MAX_DEPTH: u32 = 16;
 
 /// Returns true if an item of `input` has an id.
@@ -31,9 +31,9 @@ pub fn has_item_ids(body: &[u8]) -> bool {
     elements(member_value(body, "input").unwrap_or_default()).any(|item| item_id(item).is_some())
 }
 
-/// Removes items of `input` that the conversation already has: those of a body that repeat an item of `previous_items`
-/// (elements of a JSON array without brackets), or an earlier item of the body. Items are the same if their bytes are
-/// equal, or if they have the same type, content and id, and the gateway created the id.
+/// Returns a body without the items of `input` that repeat an item of `previous_items` (elements of a JSON array
+/// without brackets) or an earlier item of the body. Only items with an id are compared. Two items with the same id are
+/// the same if their bytes are equal, or if the gateway created the id and type and content are equal.
 #[must_use]
 pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     let input = member_value(body, "input").unwrap_or_default();
@@ -64,8 +64,8 @@ pub fn remove_repeated_items(body: &Bytes, previous_items: &[u8]) -> Bytes {
     Bytes::from([before.unwrap_or_default(), &retained, after.unwrap_or_default()].concat())
 }
 
-/// Returns true if the later of two items with this id says nothing that the earlier one does not. Ids of the gateway
-/// are unique, but a client may change the content of an item and keep its id.
+/// Returns true if the later of two items with this id has no content that the earlier one lacks. Content is compared
+/// although ids of the gateway are unique, because a client may change the content of an item and keep its id.
 fn is_same_item(id: String, earlier: &[u8], later: &[u8]) -> bool {
     if earlier == later {
         return true;

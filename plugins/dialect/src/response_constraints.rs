@@ -1,6 +1,6 @@
-//! Response constraints that providers do not always respect, enforced on events: the number of choices, log
-//! probabilities only if requested, one tool call at a time, a unique id for each call, stop sequences beyond the
-//! provider's limit, and consistent finish reasons.
+//! Constraints on a response that providers do not always respect, enforced on its events: the number of choices, log
+//! probabilities only if requested, a single tool call if parallel calls are not allowed, a unique id for each call,
+//! the stop sequences that the provider did not get, and finish reasons that fit the content.
 
 use crate::decode::chat::generate_call_id;
 use crate::event::{AnswerEvent, EscapedText};
@@ -17,7 +17,7 @@ pub struct ResponseConstraints {
     includes_logprobs: bool,
     /// Stop sequences of the request.
     stop_sequences: Vec<String>,
-    /// Number of stop sequences sent to the provider; the gateway enforces the rest.
+    /// Number of stop sequences sent to the provider; the gateway enforces those after them.
     upstream_stop_count: usize,
     /// Seed of the ids that replace repeated ids of tool calls.
     id_seed: String,
@@ -33,7 +33,7 @@ struct ConstrainedChoice {
 }
 
 impl ConstrainedChoice {
-    /// Returns a new finish event if the earlier one came before a call, so that its reason no longer fits.
+    /// Returns a finish event with the reason `ToolCalls` if the choice had finished with `Stop` before its first call.
     fn correct_finish(&mut self, number: u32) -> Option<AnswerEvent> {
         if self.end != ChoiceEnd::Finished(FinishReason::Stop) {
             return None;
@@ -97,7 +97,7 @@ impl ResponseConstraints {
         self.choices.len()
     }
 
-    /// Returns true if the answer contains log probabilities.
+    /// Returns true if the client requested log probabilities; otherwise they are removed.
     #[must_use]
     pub const fn allows_logprobs(&self) -> bool {
         self.includes_logprobs
@@ -161,8 +161,8 @@ impl ResponseConstraints {
         }
     }
 
-    /// Appends the pending text up to the first stop sequence; without one, up to a suffix that may be the start of
-    /// one.
+    /// Appends the pending text up to the first stop sequence, and ends the choice there. Without a stop sequence,
+    /// retains only the suffix of the text that may be the start of one.
     fn apply_stop_sequences(&mut self, number: u32, out: &mut Vec<AnswerEvent>) {
         let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
         let Some(choice) = self.choices.get_mut(number as usize) else { return };
@@ -197,7 +197,7 @@ impl ResponseConstraints {
 }
 
 impl ToolCallIds {
-    /// Returns the id of the next call: the given id, or a generated one if another call has the same id, since a
+    /// Returns the id of the next call: the given id, or a generated one if an earlier call has the same id, since a
     /// result could otherwise not refer to exactly one call.
     pub(crate) fn unique_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
@@ -219,7 +219,7 @@ impl ToolCallIds {
     }
 }
 
-/// Returns the stop sequences that are sent to the provider; the gateway enforces all further ones.
+/// Returns the first stop sequences of `stop`, which are sent to the provider; the gateway enforces those after them.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
     let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_extra(ExtraMember::Stop);
     let taken = if takes_stop { usize::MAX } else { 0 };
@@ -227,8 +227,7 @@ pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTa
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
 
-/// Returns true if the client requests log probabilities. A logit bias, which needs offers with the same capability,
-/// does not count.
+/// Returns true if the client requests log probabilities.
 pub(crate) fn requests_logprobs(ask: &InferenceRequest) -> bool {
     let wanted = ask.member_value("logprobs");
     match ask.task {
@@ -237,21 +236,21 @@ pub(crate) fn requests_logprobs(ask: &InferenceRequest) -> bool {
     }
 }
 
-/// Returns true if a sampling parameter may be sent: each of them if the catalogue lists no parameters for the model,
-/// otherwise only those that it lists, since the APIs of reasoning models answer 400 to others.
+/// Returns true if a sampling parameter may be sent: any if the offer lists no parameters, and otherwise only those
+/// that it lists, since the APIs of reasoning models answer 400 to others.
 pub(crate) fn accepts_sampling_parameter(abilities: &OfferCapabilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts_parameter(name)
 }
 
-/// Returns the name of the output limit for a chat provider: the newer name if the catalogue lists only that name,
-/// otherwise the older one. If the provider rejected the name, returns the other one.
+/// Returns the name of the member for the limit on generated tokens of a chat provider: `max_completion_tokens` if the
+/// offer lists only that name, and otherwise `max_tokens`. If the provider rejected this name, returns the other one.
 pub(crate) fn token_cap_name(target: &AttemptTarget<'_>) -> &'static str {
     let newer = target.capabilities.accepts_parameter("max_completion_tokens")
         && !target.capabilities.accepts_parameter("max_tokens");
     if newer == target.allows_extra(ExtraMember::CapName) { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// Returns the preset members to send, without those that the client sets or the provider rejected.
+/// Returns the members of the offer's preset, without those that the client sets or the provider rejected.
 pub(crate) fn preset_members<'t>(
     ask: &'t InferenceRequest,
     target: &'t AttemptTarget<'_>,

@@ -4,13 +4,13 @@ use crate::json_cursor::{elements, is_array, is_object, member_value, members, p
 use penstock_core::StoredInput;
 use std::io::Write as _;
 
-/// Statuses of responses that are stored. A failed response has no usage, and is not continued.
+/// Statuses of responses that have an answer, so that they are stored and can be continued.
 pub(crate) const STORED_STATUSES: [&str; 2] = ["completed", "incomplete"];
 
 /// Document of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredResponse<'a> {
-    /// Input items of the whole conversation: a JSON array.
+    /// Input items of the whole conversation, including earlier answers: a JSON array.
     pub input_items: &'a [u8],
     /// Response object.
     pub response: &'a [u8],
@@ -40,8 +40,8 @@ impl<'a> StoredResponse<'a> {
     }
 }
 
-/// Returns the response object from a buffered answer, or from the end of a stream; `None` if the response is not
-/// stored.
+/// Returns the response object from a buffered answer, or from the last event of a stream. `None` if its status is
+/// neither `completed` nor `incomplete`.
 #[must_use]
 pub fn completed_response(answer: &[u8]) -> Option<&[u8]> {
     let response = if is_object(answer) { answer } else { last_event_response(answer)? };
@@ -55,8 +55,8 @@ fn last_event_response(stream: &[u8]) -> Option<&[u8]> {
     member_value(last.strip_prefix(b"data: ")?, "response")
 }
 
-/// Builds the document of a response. Items get the members that the dialect requires of listed items: a type, an id
-/// and, for messages, a status and a list of content parts. `unique` is the unique part of the response's id.
+/// Builds the document of a response. Input items get the members that the dialect requires when items are listed: a
+/// type, an id and, for messages, a status and a list of content parts. `unique` is the unique part of the response id.
 #[must_use]
 pub fn build_document(input: &StoredInput, response: &[u8], unique: &str) -> Vec<u8> {
     let size = input.previous_items.len() + input.input.len() + response.len();
@@ -137,7 +137,7 @@ fn write_id(kind: &str, index: usize, unique: &str, out: &mut Vec<u8>) {
     let _ = write!(out, r#"{{"id":"{prefix}_{unique}in{index}""#);
 }
 
-/// Writes the content of a message as a list of parts.
+/// Writes the content of a message. A string becomes a list with one part.
 fn write_content(content: &[u8], role: &str, out: &mut Vec<u8>) {
     if string_body(content).is_none() {
         return out.extend_from_slice(content);

@@ -1,8 +1,8 @@
 //! Translation of one streamed answer by a decoder and a writer. Between the two, events are buffered, counted, and
 //! compared with delivered text, and a rescue is handled.
 //!
-//! The client receives nothing before the first content token. Delivered text is recorded, up to a limit, so that the
-//! answer of another provider can be compared with it.
+//! The client receives nothing before the first content, unless the caller starts the output. Delivered text is
+//! recorded, up to a limit, so that the answer of another provider can be compared with it.
 
 mod translation;
 
@@ -49,7 +49,7 @@ pub struct StreamTranslator {
     finished: Vec<bool>,
     finish_reason: Option<FinishReason>,
     finish_confidence: FinishConfidence,
-    /// True if engines of the provider's dialect may report usage after the end event.
+    /// True if providers of this dialect may report usage after the end event.
     may_report_usage_late: bool,
     /// True after an end event without usage. From later events, only usage and energy are read.
     awaits_usage: bool,
@@ -272,7 +272,8 @@ impl StreamTranslator {
         }
     }
 
-    /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.
+    /// Returns the error of a truncated stream. If the provider completed some choices and started no others, the error
+    /// states their number, so that the others can be requested separately.
     fn truncation_error(&self) -> UpstreamError {
         let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));
         let answered =
@@ -287,7 +288,7 @@ impl StreamTranslator {
         Ok(())
     }
 
-    /// Records usage or energy from an event that follows the end event. After the usage, nothing more is read.
+    /// Records usage or energy from an event after the end event. Usage is the last event that is recorded.
     fn record_late_event(&mut self, event: &AnswerEvent) {
         match event {
             AnswerEvent::Usage(stated) => {
@@ -334,13 +335,13 @@ impl StreamTranslator {
         }
     }
 
-    /// Returns true if usage came after the last output, and not in the same chunk.
+    /// Returns true if usage came after the last output, and not in a chunk with output.
     fn has_usage_of_end(&self) -> bool {
         self.usage_after_output && !self.decoder.has_usage_with_output()
     }
 
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
-    /// reason came with text, and neither usage behind the output nor the end event has arrived, because the answer may
+    /// reason came with text, and neither usage after the output nor the end event has arrived, because the answer may
     /// be incomplete.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
         let may_be_cut = self.progress == StreamProgress::Finished
@@ -356,17 +357,18 @@ impl StreamTranslator {
         }
     }
 
-    /// Returns true if the answer was cut because it exceeds its limit.
+    /// Returns true if the answer was cut because it exceeds the limit on its output.
     pub(crate) const fn is_cut(&self) -> bool {
         self.output_limit.is_exceeded()
     }
 
-    /// Returns the delivered part if another component has forwarded the answer, so that no text waits in the writer.
+    /// Returns the usage of the delivered part for a caller that itself forwards the provider's events to the client,
+    /// so that no text waits in the writer.
     pub(crate) fn forwarded_usage(&self) -> DeliveredUsage {
         self.part_without(self.hidden_bytes)
     }
 
-    /// Returns the output without the bytes that the client has not seen.
+    /// Returns the usage of the output without `unseen` bytes, which the client has not received.
     fn part_without(&self, unseen: usize) -> DeliveredUsage {
         let bytes = self.output_bytes().saturating_sub(unseen);
         DeliveredUsage {

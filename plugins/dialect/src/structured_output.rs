@@ -1,8 +1,8 @@
-//! Constraint on the output that an engine enforces: a schema, a pattern, a choice or a grammar.
+//! Constraints on the output that an engine enforces: a schema, a pattern, a choice or a grammar.
 //!
-//! vLLM names these members `guided_…`; newer versions accept them inside `structured_outputs`. A JSON schema is
-//! equivalent to `response_format` of type `json_schema`. An offer that lists one of these names gets the constraint
-//! under that name, whichever name the client used.
+//! Older versions of vLLM name these members `guided_…`; newer ones accept them inside `structured_outputs`. A JSON
+//! schema is equivalent to `response_format` of type `json_schema`. An offer that lists one of these names gets the
+//! constraint under that name, whichever name the client used.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -23,7 +23,7 @@ const CONSTRAINTS: [ConstraintName; 4] = [
     ConstraintName { key: "choice", legacy_name: "guided_choice" },
     ConstraintName { key: "grammar", legacy_name: "guided_grammar" },
 ];
-/// Members of `structured_outputs` that are options and no constraints.
+/// Members of `structured_outputs` that are options, not constraints.
 const OPTION_MEMBERS: [&str; 5] = [
     "disable_fallback",
     "disable_any_whitespace",
@@ -33,7 +33,7 @@ const OPTION_MEMBERS: [&str; 5] = [
 ];
 const STRUCTURED_OUTPUTS: &str = "structured_outputs";
 
-/// Returns true if an offer accepts a JSON schema for its output, under any of its names.
+/// Returns true if an offer accepts a JSON schema for its output, under any name.
 #[must_use]
 pub fn accepts_json_schema(abilities: &OfferCapabilities) -> bool {
     ["response_format", "structured_outputs", "guided_json", "json_schema"]
@@ -51,8 +51,8 @@ enum SchemaName {
 }
 
 impl SchemaName {
-    /// Returns the name for an offer; `response_format` unless only others are listed. In the responses dialect the
-    /// format has a member of its own, to which `response_format` is converted.
+    /// Returns the name for an offer: `response_format` unless the offer lists only other names. For the responses
+    /// dialect, `response_format` is always right, because it is converted to the member that this dialect has.
     fn for_target(target: &AttemptTarget<'_>) -> Self {
         let lists = |name| target.capabilities.accepts_parameter(name);
         match () {
@@ -66,13 +66,13 @@ impl SchemaName {
     }
 }
 
-/// Returns true if an offer gets the format of an answer in another member than `response_format`.
+/// Returns true if an offer gets the response format in another member than `response_format`.
 pub(crate) fn replaces_response_format(target: &AttemptTarget<'_>) -> bool {
     SchemaName::for_target(target) != SchemaName::ResponseFormat
 }
 
-/// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Returns false,
-/// and writes nothing, if it is to be written as `response_format`. Without a schema, any object is requested.
+/// Writes a JSON schema in the member that the offer lists instead of `response_format`, after a comma. Without a
+/// schema, requests any object. Returns false, and writes nothing, if the caller must write `response_format`.
 pub(crate) fn write_schema(
     schema: Option<&[u8]>,
     target: &AttemptTarget<'_>,
@@ -122,7 +122,8 @@ struct ConstraintMembers<'a> {
 /// Writes the constraints of a chat request for a chat provider, each after a comma.
 ///
 /// # Errors
-/// Returns `Unsupported` for a constraint that the offer does not accept, and `InvalidRequest` for an invalid schema.
+/// Returns `Unsupported` for a constraint that the offer does not accept, and for a constraint in addition to a
+/// response format that the offer gets in another member; `InvalidRequest` for an invalid schema.
 pub(crate) fn write_constraints(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -163,8 +164,8 @@ pub(crate) fn write_constraints(
     Ok(())
 }
 
-/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint. If the offer does not
-/// accept `response_format`, it does not accept a schema under another name either.
+/// Returns the JSON schema that the engine parameters of a chat request contain, for a provider that accepts no other
+/// constraint. The offer must list one of the names for a schema, and `response_format` if any object is requested.
 ///
 /// # Errors
 /// Returns `Unsupported` for any other constraint, and for a schema that the offer does not accept.
@@ -219,7 +220,11 @@ fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]
 }
 
 impl<'a> ConstraintMembers<'a> {
-    /// Sets a constraint as `response_format`, if it is a schema and the offer accepts `response_format`.
+    /// Sets the schema to request with `response_format`.
+    ///
+    /// # Errors
+    /// Returns `Unsupported` if the constraint is no schema, the request has another schema or response format, or the
+    /// offer does not accept `response_format`.
     fn set_response_schema(
         &mut self,
         ask: &InferenceRequest,
@@ -274,15 +279,15 @@ impl<'a> ConstraintMembers<'a> {
     }
 }
 
-/// Returns true if the request has a `response_format` other than text.
+/// Returns true if the request has a `response_format` of a type other than `text`.
 fn has_response_format(ask: &InferenceRequest) -> bool {
     let kind =
         ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
     kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
 }
 
-/// Returns the schema of `response_format`, which some engines also accept beside the type `json_object`; `None` if any
-/// object is allowed.
+/// Returns the schema of `response_format`: in `json_schema`, or in its own member `schema`, which some engines accept
+/// with the type `json_object`. `None` if any object is allowed.
 fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
     let format = ask.member_value("response_format")?;
     let named = json_cursor::member_value(format, "json_schema");
@@ -291,7 +296,7 @@ fn response_format_schema(ask: &InferenceRequest) -> Option<&[u8]> {
     schema.filter(|schema| json_cursor::is_object(schema))
 }
 
-/// Returns a JSON schema. Engines also accept it as a string that contains JSON.
+/// Returns a JSON schema that is an object, or a string that contains one, as engines also accept it.
 fn parse_schema<'a>(value: &'a [u8], path: &str) -> Result<Cow<'a, [u8]>, ApiError> {
     let none =
         || ApiError::invalid(path, format!("`{path}` must be a JSON schema: an object, or a string of one."));

@@ -1,4 +1,5 @@
-//! Definition of a pair of dialects as a table of functions, so that the code of a pair has only its special features.
+//! Definition of a translator as a table of functions, so that the code for a pair of dialects has only its special
+//! features.
 
 use crate::answer::DecodedAnswer;
 use crate::decode::{BufferedDecoder, DialectDecoder};
@@ -14,12 +15,12 @@ use penstock_core::{
 /// that the provider must continue, if any.
 type RequestBuilder = fn(&InferenceRequest, &AttemptTarget<'_>, Option<&str>) -> Result<Vec<Bytes>, ApiError>;
 
-/// Function that converts the body for a chat provider to the body of another dialect.
+/// Function that converts the request body for a chat provider to that of another dialect.
 type BodyConverter = fn(&InferenceRequest, &AttemptTarget<'_>, &Bytes) -> Result<Vec<Bytes>, ApiError>;
 
-/// Dialect of providers: its decoders, and the translators from each client dialect.
+/// Dialect of providers: its decoders, and a translator for each client dialect.
 pub(crate) struct ProviderDialect {
-    /// Constructor of the decoder of a stream, with the seed of generated tool call ids.
+    /// Constructor of the decoder of a stream. The argument is the seed of generated tool call ids.
     pub(crate) new_decoder: fn(&str) -> Box<dyn DialectDecoder>,
     /// Function that decodes an answer that is not streamed.
     pub(crate) decode_buffered: BufferedDecoder,
@@ -33,9 +34,9 @@ pub(crate) struct TranslatorDef {
     pub(crate) provider_dialect: Dialect,
     /// Path below the provider's base URL.
     pub(crate) path: &'static str,
-    /// Builder of the request body, also for continuing delivered text.
+    /// Builder of the request body, also of one that makes the provider continue delivered text.
     pub(crate) build_request: RequestBuilder,
-    /// Conversion of that body, if the builder is the one for chat providers.
+    /// Conversion of that body, if `build_request` builds it for a chat provider.
     pub(crate) convert: Option<BodyConverter>,
     /// Function that translates an answer that is not streamed.
     pub(crate) translate_buffered:
@@ -44,8 +45,8 @@ pub(crate) struct TranslatorDef {
     pub(crate) translate_stream: fn(&InferenceRequest, &AttemptTarget<'_>) -> Box<dyn StreamTranslation>,
 }
 
-/// Returns the translators for providers whose requests are those of chat providers, converted, so that capabilities,
-/// limits and presets are handled once.
+/// Returns the translators for a dialect of providers, one for each client dialect. Each builds the request for a chat
+/// provider and converts it, so that capabilities, limits and presets are handled once.
 pub(crate) const fn converted_translators(provider: Dialect, convert: BodyConverter) -> [TranslatorDef; 3] {
     let chat = TranslatorDef {
         provider_dialect: provider,

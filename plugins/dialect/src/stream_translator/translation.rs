@@ -1,4 +1,4 @@
-//! Implementation of the stream translation: usage, rescue, and the end of the answer.
+//! Implementation of [`StreamTranslation`]: usage, rescue, and the end of the answer.
 
 use super::{FinishConfidence, StreamTranslator};
 use crate::{choices, decode};
