@@ -50,6 +50,8 @@ mod reasoning_switch;
 #[cfg(test)]
 mod reasoning_switch_tests;
 #[cfg(test)]
+mod refused_member_tests;
+#[cfg(test)]
 mod request_history_tests;
 mod response_constraints;
 mod responses_to_any;

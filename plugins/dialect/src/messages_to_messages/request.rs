@@ -66,7 +66,9 @@ pub(super) fn build_request(
         out.push_byte(b':');
         match (name, target.max_tokens, delivered) {
             ("max_tokens", Some(max), _) => out.push_number(max),
-            ("stop_sequences", ..) if exceeds_stop_limit(ask, target) => write_stops(ask, target, &mut out),
+            ("stop_sequences", ..) if enforces_stop_sequences(ask, target) => {
+                write_stops(ask, target, &mut out);
+            }
             ("tools", ..) if !have_schema_types(value) => write_tools(value, &mut out),
             ("messages", _, Some(delivered)) => {
                 out.push_source(value.strip_suffix(b"]").unwrap_or(value));
@@ -107,10 +109,7 @@ fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out
 fn should_forward(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
     match name {
         "tools" | "tool_choice" => has_tools(ask),
-        "stop_sequences" => {
-            !exceeds_stop_limit(ask, target)
-                || !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty()
-        }
+        "stop_sequences" => !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty(),
         _ if SAMPLING_MEMBERS.contains(&name) => {
             response_constraints::accepts_sampling_parameter(target.capabilities, name)
         }
@@ -167,14 +166,14 @@ fn has_tools(ask: &InferenceRequest) -> bool {
     ask.member_value("tools").is_some_and(|tools| json_cursor::elements(tools).next().is_some())
 }
 
-/// Returns true if the request has more stop sequences than the provider accepts.
-pub(super) fn exceeds_stop_limit(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
-    target.capabilities.max_stop.is_some_and(|most| ask.stop.len() > most)
+/// Returns true if the provider does not get all stop sequences of the request, so that the gateway enforces the others.
+pub(super) fn enforces_stop_sequences(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+    response_constraints::upstream_stop_sequences(&ask.stop, target).len() < ask.stop.len()
 }
 
 fn write_stops(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     out.push_byte(b'[');
-    for (at, stop) in ask.stop.iter().take(target.capabilities.max_stop.unwrap_or(usize::MAX)).enumerate() {
+    for (at, stop) in response_constraints::upstream_stop_sequences(&ask.stop, target).iter().enumerate() {
         if at > 0 {
             out.push_byte(b',');
         }
