@@ -114,3 +114,33 @@ fn refused_stop_sequences_are_enforced_by_the_gateway_for_every_client() {
         assert!(out.contains("one ") && !out.contains("two"), "{client:?} {:?}: {out}", target.dialect);
     });
 }
+
+#[test]
+fn refused_members_about_tool_calls_are_omitted_for_every_client() {
+    for_each_pair(ExtraMembers::of(ExtraMember::ParallelTools), |client, pair, target| {
+        let sent = sent_body(pair, &request(client, &json!([])), target).to_string();
+        assert!(sent.contains("tool_choice") && !sent.contains("parallel"), "{client:?} {sent}");
+    });
+    let both = ExtraMembers::of(ExtraMember::ParallelTools).union(ExtraMembers::of(ExtraMember::ToolChoice));
+    for_each_pair(both, |client, pair, target| {
+        let sent = sent_body(pair, &request(client, &json!([])), target);
+        assert_eq!(
+            (sent.get("tool_choice"), sent["tools"].as_array().unwrap().len()),
+            (None, 1),
+            "{client:?}"
+        );
+    });
+}
+
+#[test]
+fn a_choice_other_than_the_default_is_sent_although_the_member_was_refused() {
+    let refused = ExtraMembers::of(ExtraMember::ToolChoice);
+    for_each_pair(refused, |client, pair, target| {
+        let mut ask = request(client, &json!([]));
+        let body = String::from_utf8(ask.body.to_vec()).unwrap();
+        // The other word has the same length, so that the ranges of the members remain.
+        ask.body = body.replace("\"auto\"", "\"none\"").into();
+        let sent = sent_body(pair, &ask, target);
+        assert!(sent["tool_choice"].to_string().contains("none"), "{client:?} {sent}");
+    });
+}

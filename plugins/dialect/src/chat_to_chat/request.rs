@@ -8,6 +8,7 @@ use crate::reasoning_effort::ReasoningEffort;
 use crate::{json_cursor, parameters, reasoning_switch, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, ExtraMember, InferenceRequest};
+use penstock_json_scan::json;
 
 /// Members that are forwarded to every provider, except tools of an empty list, and a response format that is the
 /// default or is written under another name.
@@ -82,6 +83,9 @@ fn should_forward(
     if TOOL_MEMBERS.contains(&name) && !has_tools(ask) {
         return Ok(false);
     }
+    if is_refused_tool_member(target, name, value) {
+        return Ok(false);
+    }
     if REFUSED_IF_UNLISTED.contains(&name) && !matches!(value, b"false" | b"{}") {
         if abilities.accepts_parameter(name)
             || (name == "top_logprobs" && abilities.accepts_parameter("logprobs"))
@@ -108,6 +112,18 @@ fn should_forward(
         return Ok(false);
     }
     parameters::should_forward(abilities, name, value)
+}
+
+/// Returns true for a member about tool calls that the provider has refused, and that the answer does not need: the
+/// default choice, and the limit to one call, which the gateway enforces.
+fn is_refused_tool_member(target: &AttemptTarget<'_>, name: &str, value: &[u8]) -> bool {
+    match name {
+        "tool_choice" => {
+            !target.allows_extra(ExtraMember::ToolChoice) && json::is_string_equal(value, "auto")
+        }
+        "parallel_tool_calls" => !target.allows_extra(ExtraMember::ParallelTools),
+        _ => false,
+    }
 }
 
 fn has_tools(ask: &InferenceRequest) -> bool {

@@ -7,6 +7,7 @@ use crate::body_builder::BodyBuilder;
 use crate::{chat_to_messages, json_cursor, parameters, reasoning_effort, response_constraints};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
+use penstock_json_scan::json;
 
 /// Members that are forwarded to a provider, in addition to engine parameters that the offer lists. All other members
 /// identify the client's user, or are meant for the vendor's own servers.
@@ -69,6 +70,9 @@ pub(super) fn build_request(
             ("stop_sequences", ..) if enforces_stop_sequences(ask, target) => {
                 write_stops(ask, target, &mut out);
             }
+            ("tool_choice", ..) if !target.allows_extra(ExtraMember::ParallelTools) => {
+                write_choice_without_limit(value, &mut out);
+            }
             ("tools", ..) if !have_schema_types(value) => write_tools(value, &mut out),
             ("messages", _, Some(delivered)) => {
                 out.push_source(value.strip_suffix(b"]").unwrap_or(value));
@@ -108,7 +112,8 @@ fn write_thinking_switch(ask: &InferenceRequest, target: &AttemptTarget<'_>, out
 /// Returns true if this member of the request is forwarded to the provider.
 fn should_forward(ask: &InferenceRequest, target: &AttemptTarget<'_>, name: &str) -> bool {
     match name {
-        "tools" | "tool_choice" => has_tools(ask),
+        "tools" => has_tools(ask),
+        "tool_choice" => has_tools(ask) && !is_refused_choice(ask, target),
         "stop_sequences" => !response_constraints::upstream_stop_sequences(&ask.stop, target).is_empty(),
         _ if SAMPLING_MEMBERS.contains(&name) => {
             response_constraints::accepts_sampling_parameter(target.capabilities, name)
@@ -159,6 +164,26 @@ fn write_tools(tools: &[u8], out: &mut BodyBuilder<'_>) {
         }
     }
     out.push_byte(b']');
+}
+
+/// Writes the tool choice without its limit to one call, which the gateway enforces.
+fn write_choice_without_limit(choice: &[u8], out: &mut BodyBuilder<'_>) {
+    out.push_byte(b'{');
+    let members = json_cursor::members(choice).filter(|(name, _)| name != "disable_parallel_tool_use");
+    for (at, (name, value)) in members.enumerate() {
+        out.push_str(if at > 0 { "," } else { "" });
+        out.push_json_string(&name);
+        out.push_byte(b':');
+        out.push_source(value);
+    }
+    out.push_byte(b'}');
+}
+
+/// Returns true if the tool choice is the default, and the provider has refused the member.
+fn is_refused_choice(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
+    let choice = ask.member_value("tool_choice").unwrap_or_default();
+    !target.allows_extra(ExtraMember::ToolChoice)
+        && json_cursor::member_value(choice, "type").is_some_and(|kind| json::is_string_equal(kind, "auto"))
 }
 
 /// Returns true if the request has tools; without them providers answer 400 to a tool choice.
