@@ -7,7 +7,8 @@
 
 use crate::json_cursor::{is_object, member_value, members, parse_string};
 use crate::stored_response::{STORED_STATUSES, StoredResponse, build_document};
-use penstock_core::StoredInput;
+use crate::write::responses::failure_code;
+use penstock_core::{ErrorCode, StoredInput};
 use std::borrow::Cow;
 use std::io::Write as _;
 
@@ -163,20 +164,28 @@ fn write_error(state: &PendingResponseState<'_>, out: &mut Vec<u8>) {
 }
 
 /// Returns the failure of a background response whose request was answered with this HTTP status and this error body.
-/// The code follows from the status, and the message is that of the error body.
+/// The code follows from the code in the body, as in a stream, or else from the status. The message is that of the body.
 #[must_use]
 pub fn failure_from_envelope(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";
-    let code = match status {
+    let member = |name| {
+        let value = member_value(member_value(envelope, "error")?, name)?;
+        parse_string(value)
+    };
+    let stated = member("code");
+    let stated = ErrorCode::ALL.into_iter().find(|code| stated.as_deref() == Some(code.spec().code));
+    let message = member("message").map_or(Cow::Borrowed(UNKNOWN), |text| text.into_owned().into());
+    ResponseFailure { code: stated.map_or_else(|| code_of_status(status), failure_code), message }
+}
+
+/// Returns the error code for an error body without a code of the gateway.
+const fn code_of_status(status: u16) -> &'static str {
+    match status {
         429 => "rate_limit_exceeded",
         402 => "insufficient_quota",
         400..=499 => "invalid_prompt",
         _ => "server_error",
-    };
-    let message = member_value(envelope, "error").and_then(|error| member_value(error, "message"));
-    let message =
-        message.and_then(parse_string).map_or(Cow::Borrowed(UNKNOWN), |text| text.into_owned().into());
-    ResponseFailure { code, message }
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +193,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use bytes::Bytes;
+    use penstock_core::ApiError;
+    use penstock_http_wire::error::chat_envelope;
     use serde_json::{Value, json};
 
     const ANSWERED: &str = r#"{"id":"resp_1","status":"completed","error":null,"incomplete_details":null,
@@ -250,6 +261,36 @@ mod tests {
             let failure = failure_from_envelope(status, envelope);
             assert_eq!((failure.code, &*failure.message), (code, "No \"room\"."));
         }
+        for odd in ["null", "5", "\"\"", "\"UNKNOWN_1\"", "{}"] {
+            let envelope = format!(r#"{{"error":{{"code":{odd},"message":"No."}}}}"#);
+            assert_eq!(failure_from_envelope(429, envelope.as_bytes()).code, "rate_limit_exceeded", "{odd}");
+        }
         assert_eq!(failure_from_envelope(500, b"<html>").message, "The request could not be answered.");
+    }
+
+    #[test]
+    fn a_failure_has_the_code_that_a_stream_has_for_the_same_error() {
+        for code in ErrorCode::ALL {
+            let refusal = ApiError::new(code);
+            let envelope = chat_envelope(&refusal, "req_1");
+            let failure = failure_from_envelope(refusal.spec().status, &envelope);
+            assert_eq!(failure.code, failure_code(code), "{code:?}");
+            let status = refusal.spec().status;
+            let is_lasting = (400..500).contains(&status) && !matches!(status, 402 | 408 | 409 | 429);
+            assert_eq!(
+                failure.code.contains("server") || failure.code.contains("rate"),
+                !is_lasting && status != 402
+            );
+        }
+        for (code, expected) in [
+            (ErrorCode::ContextLength, "context_length_exceeded"),
+            (ErrorCode::Overloaded, "rate_limit_exceeded"),
+            (ErrorCode::Unavailable, "server_error"),
+            (ErrorCode::ModelNotFound, "invalid_prompt"),
+            (ErrorCode::BudgetExceeded, "insufficient_quota"),
+        ] {
+            let envelope = chat_envelope(&ApiError::new(code), "req_1");
+            assert_eq!(failure_from_envelope(code.spec().status, &envelope).code, expected);
+        }
     }
 }

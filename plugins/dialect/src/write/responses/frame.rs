@@ -110,14 +110,17 @@ impl ResponseFrame {
 }
 
 /// Returns the error code for a failed response. Clients of this dialect act on these codes: they wait, shorten the
-/// conversation, or retry.
-pub(super) const fn failure_code(code: ErrorCode) -> &'static str {
+/// conversation, or retry. An error of the client that no repetition cures gets `invalid_prompt`.
+pub(crate) const fn failure_code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::RateLimited | ErrorCode::Overloaded => "rate_limit_exceeded",
         ErrorCode::ContextLength => "context_length_exceeded",
         ErrorCode::InsufficientCredits | ErrorCode::BudgetExceeded => "insufficient_quota",
-        ErrorCode::InvalidRequest | ErrorCode::Unsupported | ErrorCode::ContentRefused => "invalid_prompt",
-        _ => "server_error",
+        ErrorCode::RequestTimeout | ErrorCode::Conflict => "server_error",
+        _ => match code.spec().status {
+            400..=499 => "invalid_prompt",
+            _ => "server_error",
+        },
     }
 }
 

@@ -12,6 +12,7 @@ mod part;
 mod replay;
 
 pub(crate) use buffered::translate_buffered;
+pub(crate) use frame::failure_code;
 pub use replay::{ReplayPieces, ResponseReplay};
 
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
@@ -270,7 +271,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
     /// instead.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
-            let code = frame::failure_code(refusal.code);
+            let code = failure_code(refusal.code);
             for item in self.items.iter_mut().filter(|item| item.status == ItemStatus::Open) {
                 item.status = ItemStatus::Incomplete;
             }
