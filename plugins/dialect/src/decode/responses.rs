@@ -5,6 +5,8 @@
 //! the response, or else from the event that starts an item. If an end event contradicts the deltas, the stream is
 //! malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
 
+#[cfg(test)]
+mod bounds_tests;
 mod buffered;
 mod event_members;
 mod item;
@@ -287,14 +289,18 @@ impl DecodedOutput {
     }
 
     /// Emits the text that the complete items in `output` have and the deltas lacked, and then the texts from the start
-    /// of items that `output` does not repeat.
+    /// of items that `output` does not repeat. Returns `ModelOutput` for more than [`MAX_ITEMS`] items.
     fn push_output(
         &mut self,
         source: &Bytes,
         output: Option<&[u8]>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let complete: Vec<&[u8]> = json_cursor::elements(output.unwrap_or_default()).collect();
+        let items = json_cursor::elements(output.unwrap_or_default());
+        let complete: Vec<&[u8]> = items.take(MAX_ITEMS + 1).collect();
+        if complete.len() > MAX_ITEMS {
+            return Err(UpstreamError::invalid_model_output());
+        }
         let known = self.match_items(&complete);
         for ((index, item), known) in (0_u64..).zip(complete).zip(known) {
             match known {
@@ -327,7 +333,7 @@ impl DecodedOutput {
             for ((index, name), found) in (0_u64..).zip(&types).zip(&mut found) {
                 let Some(name) = name.as_deref().filter(|_| found.is_none()) else { continue };
                 let fits = |(item, taken): (&DecodedItem, &bool)| {
-                    !taken && item.has_type(name) && (!by_index || item.output_index == index)
+                    !taken && (!by_index || item.output_index == index) && item.has_type(name)
                 };
                 *found = self.items.iter().zip(&is_taken).position(fits);
                 if let Some(taken) = found.and_then(|at| is_taken.get_mut(at)) {

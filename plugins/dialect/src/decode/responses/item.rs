@@ -283,8 +283,9 @@ impl DecodedItem {
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
         let text = json_cursor::string_body(text).and_then(json::unescape_lossy).unwrap_or_default();
-        let is_known = self.has_part(key) || self.announced.iter().any(|announced| announced.key == key);
-        if text.is_empty() || !self.fits(key.0) || self.kind == ItemKind::Other || is_known {
+        let is_known = || self.has_part(key) || self.announced.iter().any(|announced| announced.key == key);
+        // Empty texts are dropped before the search, because their number has no maximum.
+        if text.is_empty() || !self.fits(key.0) || self.kind == ItemKind::Other || is_known() {
             return Ok(());
         }
         if self.announced.len() >= MAX_PARTS {
