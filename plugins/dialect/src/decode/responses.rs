@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod bounds_tests;
 mod buffered;
+mod context;
 mod event_members;
 mod item;
 #[cfg(test)]
@@ -19,11 +20,12 @@ mod tests;
 pub use buffered::decode_response;
 
 use super::text_channel::SplitSurrogate;
-use super::{EventStreamNormalizer, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES, to_truncation_error};
+use super::{EventStreamNormalizer, to_truncation_error};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
+use context::OutputContext;
 use event_members::EventMembers;
 use item::DecodedItem;
 use part::{LastParts, PartEvent};
@@ -54,37 +56,6 @@ struct DecodedOutput {
     /// Number of bytes of arguments, and of texts from the start of items and parts, that were stored to be compared
     /// with later events. Never decreases.
     stored_bytes: usize,
-}
-
-/// Source of an event, and destination of its content.
-struct OutputContext<'a> {
-    source: &'a Bytes,
-    tool_count: &'a mut u32,
-    has_message: &'a mut bool,
-    split_surrogate: &'a mut SplitSurrogate,
-    texts: &'a mut LastParts,
-    stored_bytes: &'a mut usize,
-    events: &'a mut Vec<AnswerEvent>,
-}
-
-impl OutputContext<'_> {
-    /// Starts a function call; returns its number among the calls of the answer.
-    fn start_call(&mut self, item: &[u8]) -> Result<u32, UpstreamError> {
-        let text = |name| json_cursor::member_value(item, name).map(|value| event_text(self.source, value));
-        let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
-        let name = text("name").ok_or_else(malformed_error)??;
-        let tool = *self.tool_count;
-        let is_named = (1..=MAX_TOOL_NAME_BYTES).contains(&name.escaped().len());
-        if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOL_CALLS) {
-            return Err(UpstreamError::invalid_model_output());
-        }
-        if id.is_empty() || id.escaped().len() > MAX_TOOL_NAME_BYTES {
-            return Err(malformed_error());
-        }
-        *self.tool_count += 1;
-        self.events.push(AnswerEvent::ToolCallStart { choice: 0, tool, id, name });
-        Ok(tool)
-    }
 }
 
 impl Default for ResponsesDecoder {

@@ -1,9 +1,12 @@
 //! Output item of a response: the part of it that has been decoded.
 
+mod initial_texts;
+
+use super::context::OutputContext;
+use super::malformed_error;
 use super::part::{
     AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind, chat_logprobs, part_text,
 };
-use super::{OutputContext, malformed_error};
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::json_cursor;
@@ -236,87 +239,6 @@ impl DecodedItem {
         }
         context.split_surrogate.discard(channel);
         self.emit(key, rest, None, context)
-    }
-
-    /// Stores the texts that an output item has when it is added.
-    pub(super) fn store_initial_texts(
-        &mut self,
-        item: &[u8],
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        let arguments = json_cursor::member_value(item, "arguments");
-        if let (ItemKind::Call(_), Some(arguments)) = (self.kind, arguments) {
-            return self.announce_text((PartKind::Arguments, 0), arguments, context);
-        }
-        for name in ["content", "summary"] {
-            let parts = json_cursor::member_value(item, name).unwrap_or_default();
-            for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
-                self.store_initial_part_text(part, |_| Some(index), context)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Stores the text that a part of an output item has when it is added.
-    pub(super) fn store_initial_part_text(
-        &mut self,
-        part: &[u8],
-        index: impl Fn(PartKind) -> Option<u64>,
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        let Some((kind, text)) = part_text(part) else { return Ok(()) };
-        match text {
-            Some(text) => {
-                let index = index(kind).ok_or_else(malformed_error)?;
-                self.announce_text((kind, index), text, context)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Stores the initial text of a part. A value that is not a string is ignored, because the end of the part is
-    /// checked.
-    fn announce_text(
-        &mut self,
-        key: PartKey,
-        text: &[u8],
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        let text = json_cursor::string_body(text).and_then(json::unescape_lossy).unwrap_or_default();
-        let is_known = || self.has_part(key) || self.announced.iter().any(|announced| announced.key == key);
-        // Empty texts are dropped before the search, because their number has no maximum.
-        if text.is_empty() || !self.fits(key.0) || self.kind == ItemKind::Other || is_known() {
-            return Ok(());
-        }
-        if self.announced.len() >= MAX_PARTS {
-            return Err(UpstreamError::invalid_model_output());
-        }
-        *context.stored_bytes += text.len();
-        self.announced.push(AnnouncedText { key, text: text.into_owned() });
-        Ok(())
-    }
-
-    /// Emits those texts from the start of the item or of its parts that no later event has repeated.
-    pub(super) fn emit_initial_texts(
-        &mut self,
-        context: &mut OutputContext<'_>,
-    ) -> Result<(), UpstreamError> {
-        for announced in std::mem::take(&mut self.announced) {
-            let key = announced.key;
-            let part = self.parts.iter().find(|part| part.key == key);
-            let rest = match part.map(|part| part.compare(&announced.text)) {
-                None => announced.text.as_str(),
-                Some(FinalTextComparison::Continues(rest)) => rest,
-                Some(FinalTextComparison::Emitted | FinalTextComparison::Contradicts) => continue,
-            };
-            let is_last = part.is_none() || context.texts.is_last(self.channel(key.0), (self.number, key));
-            match is_last {
-                _ if self.ignores(key.0) => {}
-                true => self.emit(key, EscapedText::new(rest), None, context)?,
-                false => return Err(malformed_error()),
-            }
-        }
-        Ok(())
     }
 
     /// Closes the item and emits the missing ends of its texts.
