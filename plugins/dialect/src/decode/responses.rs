@@ -53,8 +53,8 @@ struct DecodedOutput {
     has_message: bool,
     split_surrogate: SplitSurrogate,
     texts: LastParts,
-    /// Number of bytes of arguments, and of texts from the start of items and parts, that were stored to be compared
-    /// with later events. Never decreases.
+    /// Bytes of memory of items and parts, of arguments, and of texts from the start of items and parts, which are
+    /// compared with later events.
     stored_bytes: usize,
 }
 
@@ -167,6 +167,7 @@ impl DecodedOutput {
             return Err(UpstreamError::invalid_model_output());
         }
         let (items, mut context) = self.parts(data, events);
+        *context.stored_bytes += size_of::<DecodedItem>();
         items.push(DecodedItem::open(index, items.len(), item, &mut context)?);
         Ok(items.len() - 1)
     }

@@ -69,3 +69,71 @@ fn empty_initial_texts_are_not_compared_with_the_others() {
     let is_text = |event: &&AnswerEvent| matches!(event, AnswerEvent::Text { .. });
     assert_eq!((events.iter().filter(is_text).count(), error), (MAX_ITEMS, None));
 }
+
+/// Returns the memory of a decoder after each of these events.
+fn memory(events: &[Value]) -> Vec<usize> {
+    let mut decoder = ResponsesDecoder::new();
+    decoder.push(Bytes::from(created()), &mut Vec::new()).unwrap();
+    let after = |event: &Value| {
+        decoder.push(Bytes::from(data(event)), &mut Vec::new()).unwrap();
+        decoder.buffered_bytes()
+    };
+    events.iter().map(after).collect()
+}
+
+#[test]
+fn texts_that_are_no_longer_stored_are_not_counted() {
+    const TEXT: usize = 100_000;
+    let event = |name: &str, member: &str, text: &str| json!({"type": format!("response.{name}"), "output_index": 0, member: text});
+    let item = |stage: &str, item: &Value| json!({"type": format!("response.output_item.{stage}"), "output_index": 0, "item": item});
+    let text = "a".repeat(TEXT);
+    let message = json!({"type": "message", "content": [{"type": "output_text", "text": text}]});
+    let added = item("added", &message);
+    for end in [
+        event("output_text.delta", "delta", "b"),
+        event("output_text.done", "text", &text),
+        item("done", &message),
+        json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+    ] {
+        let memory = memory(&[added.clone(), end.clone()]);
+        assert!(memory[0] > TEXT && memory[1] < 1000, "{memory:?} {}", end["type"]);
+    }
+    // Arguments are stored up to 1 MiB, for the comparison with the complete ones.
+    let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": ""});
+    let mut events = vec![item("added", &call)];
+    events.extend(vec![event("function_call_arguments.delta", "delta", &text); 11]);
+    let memory = memory(&events);
+    assert!(memory[10] > 10 * TEXT && memory[11] < 1000, "{memory:?}");
+}
+
+#[test]
+fn many_small_texts_and_parts_are_counted_with_their_memory() {
+    let part = json!({"type": "output_text", "text": "a"});
+    let item = json!({"type": "message", "content": vec![part; MAX_ITEMS]});
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+    let done = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
+    let memory = memory(&[added, done]);
+    assert!(memory.iter().all(|bytes| *bytes > MAX_ITEMS * 32), "{memory:?}");
+}
+
+#[test]
+fn initial_texts_are_emitted_in_order_after_one_of_them_was_continued() {
+    let part = |text: &str| json!({"type": "output_text", "text": text});
+    let item = json!({"type": "message", "content": [part("a"), part("b"), part("c"), part("d")]});
+    let added = data(&json!({"type": "response.output_item.added", "output_index": 0, "item": item}));
+    let delta = |index: u32, text: &str| {
+        data(
+            &json!({"type": "response.output_text.delta", "output_index": 0, "content_index": index, "delta": text}),
+        )
+    };
+    let stream = created() + &added + &delta(0, "x") + &delta(1, "y") + &completed("", 0);
+    for chunk in 1..stream.len() {
+        let (events, error) = decode(&stream, chunk);
+        let text = |event: &AnswerEvent| match event {
+            AnswerEvent::Text { text, .. } => text.decoded().into_owned(),
+            _ => String::new(),
+        };
+        let texts: String = events.iter().map(text).collect();
+        assert_eq!((texts.as_str(), error), ("axbycd", None), "in pieces of {chunk}");
+    }
+}

@@ -21,6 +21,11 @@ pub(super) struct OutputContext<'a> {
 }
 
 impl OutputContext<'_> {
+    /// Subtracts bytes that are no longer stored.
+    pub(super) fn remove_stored(&mut self, bytes: usize) {
+        *self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
+    }
+
     /// Starts a function call; returns its number among the calls of the answer.
     pub(super) fn start_call(&mut self, item: &[u8]) -> Result<u32, UpstreamError> {
         let text = |name| json_cursor::member_value(item, name).map(|value| event_text(self.source, value));

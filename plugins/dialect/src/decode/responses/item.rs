@@ -146,7 +146,8 @@ impl DecodedItem {
         if !self.has_part(part)
             && let Some(at) = self.announced.iter().position(is_continued)
         {
-            let announced = self.announced.swap_remove(at);
+            let announced = self.announced.remove(at);
+            context.remove_stored(announced.stored_bytes());
             self.emit(part, EscapedText::new(&announced.text), None, context)?;
         }
         self.emit(part, text, logprobs, context)
@@ -173,6 +174,7 @@ impl DecodedItem {
                     context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
                 }
                 self.parts.push(DecodedPart::new(key));
+                *context.stored_bytes += size_of::<DecodedPart>();
                 self.parts.len() - 1
             }
         };
@@ -182,7 +184,7 @@ impl DecodedItem {
         }
         self.start_message(context);
         if let Some(part) = self.parts.get_mut(at) {
-            *context.stored_bytes += part.record(&text.decoded());
+            part.record(&text.decoded(), context.stored_bytes);
         }
         context.events.push(match (key.0, self.kind) {
             (PartKind::Text, _) => AnswerEvent::Text { choice: 0, text, logprobs },
@@ -223,7 +225,9 @@ impl DecodedItem {
         if inside.is_empty() || self.ignores(key.0) {
             return Ok(());
         }
-        self.announced.retain(|announced| announced.key != key);
+        if let Some(at) = self.announced.iter().position(|announced| announced.key == key) {
+            context.remove_stored(self.announced.remove(at).stored_bytes());
+        }
         let Some(part) = self.parts.iter().find(|part| part.key == key) else {
             return self.push_delta(key, text, logprobs, context);
         };

@@ -143,17 +143,20 @@ impl DecodedPart {
         }
     }
 
-    /// Records text that was emitted; returns the number of bytes that were stored of it.
-    pub(super) fn record(&mut self, text: &str) -> usize {
+    /// Records text that was emitted, and adds the bytes that are stored of it to `stored_bytes`, or subtracts those that
+    /// are no longer stored.
+    pub(super) fn record(&mut self, text: &str, stored_bytes: &mut usize) {
         self.len += text.len();
         self.exact = text.bytes().fold(self.exact, Fingerprint::then);
         self.letters = letters(text).fold(self.letters, Fingerprint::then);
         if self.len > MAX_ARGUMENTS_BYTES {
-            self.arguments = None;
+            let removed = self.arguments.take().map_or(0, |arguments| arguments.len());
+            *stored_bytes = stored_bytes.saturating_sub(removed);
         }
-        let Some(arguments) = &mut self.arguments else { return 0 };
-        arguments.push_str(text);
-        text.len()
+        if let Some(arguments) = &mut self.arguments {
+            arguments.push_str(text);
+            *stored_bytes += text.len();
+        }
     }
 
     /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
@@ -212,6 +215,11 @@ pub(super) struct AnnouncedText {
 }
 
 impl AnnouncedText {
+    /// Returns the number of bytes of memory that the text occupies.
+    pub(super) const fn stored_bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len()
+    }
+
     /// Returns true if the first delta of the part continues this text, and false if it repeats the text or the text is
     /// a complete call.
     pub(super) fn is_continued_by(&self, delta: &str) -> bool {

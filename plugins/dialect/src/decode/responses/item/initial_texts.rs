@@ -63,8 +63,9 @@ impl DecodedItem {
         if self.announced.len() >= MAX_PARTS {
             return Err(UpstreamError::invalid_model_output());
         }
-        *context.stored_bytes += text.len();
-        self.announced.push(AnnouncedText { key, text: text.into_owned() });
+        let announced = AnnouncedText { key, text: text.into_owned() };
+        *context.stored_bytes += announced.stored_bytes();
+        self.announced.push(announced);
         Ok(())
     }
 
@@ -74,6 +75,7 @@ impl DecodedItem {
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
         for announced in std::mem::take(&mut self.announced) {
+            context.remove_stored(announced.stored_bytes());
             let key = announced.key;
             let part = self.parts.iter().find(|part| part.key == key);
             let rest = match part.map(|part| part.compare(&announced.text)) {
