@@ -1,7 +1,9 @@
 //! Texts of a request, prepared for the comparison with the words of a provider's error message.
 
 use super::inline_media::is_inline_media;
+use memchr::memmem;
 use penstock_json_scan::json;
+use std::cell::Cell;
 use std::collections::HashSet;
 
 /// Maximum total bytes of the texts in a request. For a larger request, no message of the provider is passed on.
@@ -24,6 +26,8 @@ const WORD_MEMBERS: &[&str] = &[
 ];
 /// Maximum bytes of a value that counts as a word of an API and not as free text.
 const MAX_WORD_BYTES: usize = 32;
+/// Maximum bytes that are searched for the words of one message. Each search reads all texts of the request.
+const MAX_SEARCHED_BYTES: usize = 32 << 20;
 
 /// Returns the strings of a request in lower case, one per line; `None` if they are too long to compare. Not included
 /// are inline media, and at the top level the names of members and the values of [`WORD_MEMBERS`].
@@ -126,6 +130,8 @@ pub(super) struct RequestTexts<'t> {
     words: HashSet<&'t str>,
     /// Keys of the request's objects.
     keys: HashSet<&'t [u8]>,
+    /// Number of bytes searched so far.
+    searched_bytes: Cell<usize>,
 }
 
 /// Minimum bytes of a part of a word that is compared with the request.
@@ -135,7 +141,7 @@ impl<'t> RequestTexts<'t> {
     pub(super) fn new(text: &'t str, request: &'t [u8]) -> Self {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
         let words = words.filter(|word| word.len() >= MIN_PART_LETTERS).collect();
-        Self { text, words, keys: object_keys(request) }
+        Self { text, words, keys: object_keys(request), searched_bytes: Cell::new(0) }
     }
 
     /// Returns true if an object of the request has this key.
@@ -149,23 +155,43 @@ impl<'t> RequestTexts<'t> {
     ///   contains a word of the texts of at least that length;
     /// - a shorter word, if the texts have it as a whole word;
     /// - a word with letters beyond ASCII, if the texts contain any three consecutive letters of it, or two of a script
-    ///   without blanks, where the word may be a whole sentence.
+    ///   without blanks, where the word may be a whole sentence;
+    /// - any word, after [`MAX_SEARCHED_BYTES`] were searched.
     pub(super) fn contains_word(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();
-            let occurs = |part: &[char]| self.text.contains(&part.iter().collect::<String>());
-            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced) && occurs(pair);
-            return letters.windows(3.min(letters.len())).any(occurs) || letters.windows(2).any(is_pair);
+            let is_pair = |pair: &[char]| pair.iter().copied().all(is_unspaced);
+            let occurs = |part: &[char]| self.contains_text(&part.iter().collect::<String>());
+            // Three letters with such a pair are found by the pair.
+            let mut others =
+                letters.windows(3.min(letters.len())).filter(|part| !part.windows(2).any(is_pair));
+            return letters.windows(2).filter(|pair| is_pair(pair)).any(occurs) || others.any(occurs);
         }
         if word.len() >= MIN_PART_LETTERS {
-            return self.text.contains(word) || self.has_word_inside(word);
+            return self.contains_text(word) || self.has_word_inside(word);
         }
         let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
-        self.text.match_indices(word).any(|(at, _)| {
-            let before = self.text.get(..at).and_then(|text| text.chars().next_back());
-            let after = self.text.get(at + word.len()..).and_then(|text| text.chars().next());
-            edge(before) && edge(after)
-        })
+        !self.start_search()
+            || memmem::find_iter(self.text.as_bytes(), word).any(|at| {
+                let before = self.text.get(..at).and_then(|text| text.chars().next_back());
+                let after = self.text.get(at + word.len()..).and_then(|text| text.chars().next());
+                edge(before) && edge(after)
+            })
+    }
+
+    /// Returns true if the texts contain `part`, or if [`MAX_SEARCHED_BYTES`] were searched.
+    fn contains_text(&self, part: &str) -> bool {
+        !self.start_search() || memmem::find(self.text.as_bytes(), part.as_bytes()).is_some()
+    }
+
+    /// Counts a search of all texts; returns false if it would exceed [`MAX_SEARCHED_BYTES`].
+    fn start_search(&self) -> bool {
+        let searched = self.searched_bytes.get() + self.text.len();
+        let is_allowed = searched <= MAX_SEARCHED_BYTES;
+        if is_allowed {
+            self.searched_bytes.set(searched);
+        }
+        is_allowed
     }
 
     /// Returns true if a word of the texts, of at least [`MIN_PART_LETTERS`] bytes, is a part of this one.
@@ -174,5 +200,57 @@ impl<'t> RequestTexts<'t> {
         (0..word.len())
             .flat_map(|start| ends(start).map(move |end| start..end))
             .any(|part| word.get(part).is_some_and(|part| self.words.contains(part)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns distinct words of two letters of a script without blanks.
+    fn pairs(count: u32) -> impl Iterator<Item = String> {
+        let letter = |number: u32| char::from_u32(0x5000 + number).into_iter();
+        (0..count).map(move |number| letter(number).chain(letter(number + 1)).collect())
+    }
+
+    #[test]
+    fn the_bytes_searched_for_one_message_are_bounded() {
+        let text = "\u{6211}".repeat(MAX_REQUEST_TEXT_BYTES / 3);
+        for words in [
+            pairs(600).collect::<Vec<_>>(),
+            (0..600).map(|number| number.to_string()).collect(),
+            (0..600).map(|number| format!("word{number}")).collect(),
+            vec![pairs(600).collect()],
+        ] {
+            let texts = RequestTexts::new(&text, b"{}");
+            let repeated = words.iter().filter(|word| texts.contains_word(word)).count();
+            assert!(texts.searched_bytes.get() <= MAX_SEARCHED_BYTES);
+            // Words beyond the bound count as repeated.
+            let searched = MAX_SEARCHED_BYTES / text.len();
+            assert_eq!(repeated, words.len().saturating_sub(searched).max(1), "{}", words.len());
+        }
+        // A message of usual length is compared with the largest request.
+        let texts = RequestTexts::new(&text, b"{}");
+        assert!(pairs(30).all(|word| !texts.contains_word(&word)));
+        assert!(RequestTexts::new(&text, b"{}").contains_word("\u{6211}\u{6211}"));
+    }
+
+    #[test]
+    fn letters_are_compared_in_pairs_or_triples() {
+        let texts = RequestTexts::new("caf\u{e9} m\u{fc}ller \u{5f20}\u{4f1f}a", b"{}");
+        for (word, is_repeated) in [
+            ("\u{e9}", true),
+            ("\u{e8}", false),
+            ("m\u{fc}", true),
+            ("m\u{f6}", false),
+            ("xm\u{fc}ly", true),
+            ("xf\u{e9}y", false),
+            ("\u{5f20}\u{4f1f}", true),
+            ("b\u{5f20}\u{4f1f}b", true),
+            ("\u{4f1f}\u{5f20}", false),
+            ("\u{4f1f}ab", false),
+        ] {
+            assert_eq!(texts.contains_word(word), is_repeated, "{word}");
+        }
     }
 }

@@ -117,3 +117,16 @@ fn only_a_name_of_the_protocol_is_passed_on_as_param() {
         assert_eq!(param(given).as_deref(), expected, "{given}");
     }
 }
+
+#[test]
+fn a_message_in_another_script_is_passed_on_for_the_largest_request_and_cut_if_it_is_long() {
+    let message = "\u{53c2}\u{6570}\u{65e0}\u{6548} \u{7c7b}\u{578b}\u{9519}\u{8bef}";
+    let prompt = "\u{6211}".repeat(340_000);
+    assert!(passed_on(&prompt, message).contains(message));
+    assert!(!passed_on(&format!("{prompt}\u{9519}\u{8bef}"), message).contains("\u{9519}\u{8bef}"));
+    let letter = |number: u32| char::from_u32(0x5000 + number).unwrap();
+    let long: String = (0..590).flat_map(|number| [letter(number), letter(number + 1), ' ']).collect();
+    let sent = passed_on(&prompt, &long);
+    let passed = sent.chars().filter(|letter| ('\u{5000}'..'\u{6000}').contains(letter)).count();
+    assert!((2..100).contains(&passed), "{passed}: {sent}");
+}
