@@ -222,3 +222,25 @@ fn a_failure_without_counts_is_about_the_length_only_of_a_long_input() {
     let counted = "prompt is too long: 9000 tokens > 8192 maximum";
     assert_eq!(kind("prompt length 9000 exceeds 8192", 100, "{}"), caller, "{counted}");
 }
+
+#[test]
+fn the_search_for_phrases_takes_no_longer_for_a_text_that_repeats_them() {
+    // The work is linear in the text of the error, and the request is read once for all phrases.
+    let known = |status: u16, text: &str, prompt: &str| {
+        let body = json!({"error": {"message": text}}).to_string();
+        let request = json!({"messages": [{"role": "user", "content": prompt}]}).to_string();
+        classify_error(Dialect::Chat, status, None, body.as_bytes(), 0, request.as_bytes()).kind
+    };
+    let begun = "model organization account ".repeat(2000);
+    assert_eq!(known(400, &begun, "Hi"), UpstreamErrorKind::Caller);
+    assert_eq!(known(400, &format!("model x not found. {begun}"), "Hi"), UpstreamErrorKind::Credentials(404));
+    let long = format!("model {} not found", "x".repeat(200));
+    assert_eq!(known(400, &long, "Hi"), UpstreamErrorKind::Caller);
+    let accented = format!("model {} not found", "\u{e9}".repeat(50));
+    assert_eq!(known(400, &accented, "Hi"), UpstreamErrorKind::Credentials(404));
+    // Of several phrases, one that the request does not have counts.
+    let two = "server is busy; insufficient balance";
+    assert_eq!(known(400, two, "Is the SERVER IS BUSY?"), UpstreamErrorKind::Credentials(402));
+    assert_eq!(known(400, two, "insufficient balance"), UpstreamErrorKind::Status(503));
+    assert_eq!(known(400, two, "insufficient balance, or server is busy"), UpstreamErrorKind::Caller);
+}

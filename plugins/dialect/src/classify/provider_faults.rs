@@ -254,13 +254,14 @@ impl ErrorSignals {
     pub(super) fn provider_fault(&self, request: &[u8]) -> Option<UpstreamErrorKind> {
         let of_code = CODES.iter().find(|(_, codes)| codes.iter().any(|code| self.has_code(code)));
         let is_download = DOWNLOAD_WORDS.iter().any(|word| self.text.contains(word));
-        let is_stated = |phrase: &&str| {
-            find_phrase(&self.text, phrase)
-                .is_some_and(|found| !request_echo::request_has_phrase(request, found))
-        };
         let of_phrase = || {
-            let stated = PHRASES.iter().find(|(_, phrases)| phrases.iter().any(is_stated));
-            stated.filter(|_| !is_download).map(|(status, _)| *status)
+            let mut stated: Vec<(u16, &str)> = Vec::new();
+            for (status, phrases) in PHRASES.iter().filter(|_| !is_download) {
+                let found = phrases.iter().filter_map(|phrase| find_phrase(&self.text, phrase));
+                stated.extend(found.map(|found| (*status, found)));
+            }
+            request_echo::remove_repeated(request, &mut stated);
+            stated.first().map(|(status, _)| *status)
         };
         let status = of_code.map(|(status, _)| *status).or_else(of_phrase)?;
         Some(match status {
@@ -277,7 +278,9 @@ fn find_phrase<'t>(text: &'t str, phrase: &str) -> Option<&'t str> {
     };
     text.match_indices(before).find_map(|(start, _)| {
         let rest = text.get(start + before.len()..)?;
-        let end = rest.find(after).filter(|end| *end <= MAX_WORD_BYTES)?;
+        // Only a part is searched, because the first half of the phrase may occur many times.
+        let prefix = rest.as_bytes().get(..MAX_WORD_BYTES + after.len()).unwrap_or(rest.as_bytes());
+        let end = memchr::memmem::find(prefix, after.as_bytes())?;
         let is_word = rest.get(..end).is_some_and(|word| !word.contains(char::is_whitespace));
         is_word.then(|| text.get(start..start + before.len() + end + after.len()))?
     })

@@ -8,6 +8,7 @@
 use super::error_signals::is_field;
 use super::inline_media::is_inline_media;
 use super::request_texts::is_unspaced;
+use memchr::memmem;
 use penstock_core::ExtraMembers;
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -30,8 +31,8 @@ pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
     let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
     let words: Vec<Word> = words(text).collect();
-    let runs = RunIndex::new(text, &words);
-    if runs.runs.is_empty() {
+    let mut runs = RunIndex::new(text, &words);
+    if runs.is_empty() {
         return text.to_owned();
     }
     let mut is_repeated = vec![false; words.len()];
@@ -39,11 +40,15 @@ pub(super) fn remove_echo(text: &str, request: &[u8]) -> String {
     without_words(text, &words, &is_repeated)
 }
 
-/// Returns true if a text of the request contains `phrase`, which is in lower case.
-pub(super) fn request_has_phrase(request: &[u8], phrase: &str) -> bool {
-    let mut is_found = false;
-    visit_texts(request, |text| is_found |= text.to_lowercase().contains(phrase));
-    is_found
+/// Removes the phrases, in lower case, that a text of the request contains.
+pub(super) fn remove_repeated<T>(request: &[u8], phrases: &mut Vec<(T, &str)>) {
+    if phrases.is_empty() {
+        return;
+    }
+    visit_texts(request, |text| {
+        let text = text.to_lowercase();
+        phrases.retain(|(_, phrase)| memmem::find(text.as_bytes(), phrase.as_bytes()).is_none());
+    });
 }
 
 /// Visits the strings of a JSON document, except keys and inline media, up to a total of [`MAX_REQUEST_BYTES`].
@@ -97,18 +102,19 @@ fn run_hash(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(HASH_SEED, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(HASH_FACTOR))
 }
 
-/// Runs of words of an error text, by number of words and hash.
+/// Runs of words of an error text that were not found in the request.
 struct RunIndex {
-    runs: HashMap<(usize, u64), Vec<usize>>,
+    /// Positions of the first words of runs, by the hash of the run. The index is the number of words minus 1.
+    runs: [HashMap<u64, Vec<usize>>; RUN_WORDS],
 }
 
 impl RunIndex {
     fn new(text: &str, words: &[Word]) -> Self {
-        let mut runs: HashMap<(usize, u64), Vec<usize>> = HashMap::new();
+        let mut runs: [HashMap<u64, Vec<usize>>; RUN_WORDS] = Default::default();
         let mut add = |range: Range<usize>| {
-            let Some(run) = words.get(range.clone()).filter(|run| !run.is_empty()) else { return };
-            let hash = run_hash(run.iter().map(|word| word.hash));
-            runs.entry((run.len(), hash)).or_default().push(range.start);
+            let Some(run) = words.get(range.clone()) else { return };
+            let Some(runs) = run.len().checked_sub(1).and_then(|index| runs.get_mut(index)) else { return };
+            runs.entry(run_hash(run.iter().map(|word| word.hash))).or_default().push(range.start);
         };
         (0..words.len().saturating_sub(RUN_WORDS - 1)).for_each(|start| add(start..start + RUN_WORDS));
         let quotes: Vec<usize> = text.match_indices(QUOTES).map(|(at, _)| at).collect();
@@ -124,19 +130,23 @@ impl RunIndex {
         Self { runs }
     }
 
-    /// Marks the words whose run occurs in a text of the request.
-    fn mark(&self, text: &str, is_repeated: &mut [bool]) {
+    fn is_empty(&self) -> bool {
+        self.runs.iter().all(HashMap::is_empty)
+    }
+
+    /// Marks the words whose run occurs in a text of the request. A run is marked once and then removed, because the
+    /// request may repeat it a million times.
+    fn mark(&mut self, text: &str, is_repeated: &mut [bool]) {
         let mut last = [0_u64; RUN_WORDS];
         for (count, word) in words(text).enumerate() {
             last.rotate_left(1);
             if let Some(newest) = last.last_mut() {
                 *newest = word.hash;
             }
-            for length in 1..=RUN_WORDS.min(count + 1) {
+            for (length, runs) in (1..=count + 1).zip(&mut self.runs).filter(|(_, runs)| !runs.is_empty()) {
                 let run = run_hash(last.iter().skip(RUN_WORDS - length).copied());
-                let starts = self.runs.get(&(length, run)).into_iter().flatten();
-                for start in starts {
-                    is_repeated.iter_mut().skip(*start).take(length).for_each(|word| *word = true);
+                for start in runs.remove(&run).unwrap_or_default() {
+                    is_repeated.iter_mut().skip(start).take(length).for_each(|word| *word = true);
                 }
             }
         }
@@ -218,9 +228,26 @@ mod tests {
     fn letters_without_blanks_are_compared_one_by_one() {
         let prompt = "\u{8bf7}\u{89e3}\u{91ca}\u{8f93}\u{5165}\u{957f}\u{5ea6}\u{8d85}\u{957f}";
         assert_eq!(cleaned(prompt, &format!("bad content: {prompt}")), "bad content: \u{2026}");
-        assert!(request_has_phrase(format!("[\"{prompt}\"]").as_bytes(), "\u{8d85}\u{957f}"));
-        assert!(!request_has_phrase(br#"{"overloaded": "x"}"#, "overloaded"), "a key is no text");
-        assert!(request_has_phrase(br#"{"x": "The server is OVERLOADED"}"#, "overloaded"));
+        let remaining = |request: &str, phrase: &'static str| {
+            let mut phrases = vec![(1, phrase), (2, "unrelated")];
+            remove_repeated(request.as_bytes(), &mut phrases);
+            phrases
+        };
+        let chinese = "\u{8d85}\u{957f}";
+        assert_eq!(remaining(&format!("[\"{prompt}\"]"), chinese), [(2, "unrelated")]);
+        let key = remaining(r#"{"overloaded": "x"}"#, "overloaded");
+        assert_eq!(key, [(1, "overloaded"), (2, "unrelated")], "a key is no text");
+        let shouted = remaining(r#"{"x": "The server is OVERLOADED"}"#, "overloaded");
+        assert_eq!(shouted, [(2, "unrelated")]);
+    }
+
+    #[test]
+    fn a_run_that_error_and_request_repeat_is_marked_once() {
+        // Marking each run of the error for each word of the request would take minutes.
+        for (prompt, text) in [("a ", "a "), ("\u{8d85}", "\u{8d85}"), ("a b ", "b a ")] {
+            let cleaned = cleaned(&prompt.repeat(300_000), &text.repeat(MAX_TEXT_BYTES / text.len()));
+            assert_eq!(cleaned.trim_end(), "\u{2026}", "{prompt}");
+        }
     }
 
     #[test]
