@@ -3,10 +3,13 @@
 use crate::event::{AnswerEvent, EscapedText};
 use penstock_json_scan::json;
 
-/// Maximum bytes of recorded text, with its escapes. An answer with more text cannot be rescued.
+/// Maximum bytes of the record: its text, with the escapes, and [`SEGMENT_BYTES`] for each segment. A longer answer
+/// cannot be rescued.
 const MAX_BYTES: usize = 256 << 10;
 /// Minimum growth of a buffer, in bytes.
 const MIN_GROWTH: usize = 256;
+/// Bytes of memory that a segment occupies in addition to its text.
+const SEGMENT_BYTES: usize = size_of::<TextSegment>() + MIN_GROWTH;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextKind {
@@ -60,10 +63,15 @@ impl DeliveredText {
             AnswerEvent::ToolCallStart { name, .. } => Some(name),
             _ => None,
         };
-        self.size += text.len() + name.map_or(0, |name| name.escaped().len());
+        self.size += text.len();
         match stretches.last_mut() {
             Some(last) if last.kind == kind && name.is_none() => append(&mut last.escaped, text),
-            _ => stretches.push(TextSegment { kind, name: name.cloned(), escaped: text.to_vec() }),
+            _ => {
+                self.size += SEGMENT_BYTES + name.map_or(0, |name| name.escaped().len());
+                // The name is copied, because it shares the memory of the whole event.
+                let name = name.map(|name| EscapedText::new(&name.decoded()));
+                stretches.push(TextSegment { kind, name, escaped: text.to_vec() });
+            }
         }
         if self.size > MAX_BYTES {
             self.choices.iter_mut().for_each(|stretches| *stretches = Vec::new());
@@ -266,6 +274,7 @@ pub(crate) fn with_text(event: &AnswerEvent, text: &str) -> AnswerEvent {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing)]
     use super::*;
 
     #[test]
@@ -277,5 +286,51 @@ mod tests {
             assert!(escaped.capacity() <= most, "{} of {}", escaped.capacity(), escaped.len());
         }
         assert_eq!(escaped.len(), 88_890);
+    }
+
+    fn text_of(delivered: &DeliveredText) -> usize {
+        delivered.choices.iter().flatten().map(|segment| segment.escaped.len()).sum()
+    }
+
+    #[test]
+    fn the_memory_of_the_record_is_bounded_however_the_text_alternates() {
+        let text = EscapedText::new("a");
+        let events: [&dyn Fn(u32) -> AnswerEvent; 3] = [
+            &|_| AnswerEvent::Text { choice: 0, text: text.clone(), logprobs: None },
+            &|_| AnswerEvent::Reasoning { choice: 0, text: text.clone(), signature: None },
+            &|number| AnswerEvent::ToolCallArguments { choice: 0, tool: number % 2, fragment: text.clone() },
+        ];
+        // Two fragments for each segment, one fragment for each, and calls whose arguments alternate.
+        for pattern in [&[0, 0, 1, 1][..], &[0, 1], &[2]] {
+            let mut delivered = DeliveredText::new(1, true);
+            let (mut most, mut count) = (0, 0_u32);
+            for kind in pattern.iter().cycle().take(300_000) {
+                delivered.record_event(&events[*kind](count));
+                count += 1;
+                let segments = delivered.choices.iter().flatten();
+                let memory = |segment: &TextSegment| size_of::<TextSegment>() + segment.escaped.capacity();
+                // The first segments show the bound; later ones only repeat the pattern.
+                if count < 4000 {
+                    most = most.max(segments.map(memory).sum());
+                }
+            }
+            assert!(most <= MAX_BYTES + SEGMENT_BYTES, "{most}");
+            assert!(
+                !delivered.is_complete() && text_of(&delivered) == 0 && delivered.prefix_matcher().is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn one_text_is_recorded_up_to_the_maximum() {
+        let text = EscapedText::new(&"a".repeat(1024));
+        let mut delivered = DeliveredText::new(1, true);
+        let event = AnswerEvent::Text { choice: 0, text, logprobs: None };
+        for _ in 0..MAX_BYTES / 1024 - 1 {
+            delivered.record_event(&event);
+        }
+        assert_eq!(delivered.text().map(|text| text.len()), Some(MAX_BYTES - 1024));
+        delivered.record_event(&event);
+        assert!(!delivered.is_complete() && delivered.text().is_none());
     }
 }
