@@ -126,9 +126,7 @@ impl ItemList<'_> {
     fn push_call(&mut self, choice: &AnswerChoice, number: usize, details: &ResponsesDetails) {
         let Some(call) = choice.tool_calls.get(number) else { return };
         let tool = details.mapped_tool(&call.name.decoded());
-        let tool_number = u32::try_from(number).unwrap_or(u32::MAX);
-        let mut item =
-            self.new_item(ItemBody::Call(CallState::new(tool_number, call.id.clone(), &call.name, tool)));
+        let mut item = self.new_item(ItemBody::Call(CallState::new(call.id.clone(), &call.name, tool)));
         let mut events = EventSequence::default();
         call.arguments
             .iter()

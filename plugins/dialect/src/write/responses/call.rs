@@ -10,8 +10,6 @@ use std::io::Write as _;
 /// Tool call of a response, with the state of its arguments while they are written.
 #[derive(Debug)]
 pub(super) struct CallState {
-    /// Number of the call in the answer.
-    pub(super) number: u32,
     call_id: EscapedText,
     /// Name of the client's tool, as the body of a JSON string.
     pub(super) name: Vec<u8>,
@@ -26,15 +24,9 @@ pub(super) struct CallState {
 impl CallState {
     /// Creates a call. `tool` is set if the client's tool was renamed for the provider: for custom tools and tools in a
     /// namespace.
-    pub(super) fn new(
-        number: u32,
-        call_id: EscapedText,
-        name: &EscapedText,
-        tool: Option<&MappedTool>,
-    ) -> Self {
+    pub(super) fn new(call_id: EscapedText, name: &EscapedText, tool: Option<&MappedTool>) -> Self {
         let escaped = |text: &str| EscapedText::new(text).escaped().to_vec();
         Self {
-            number,
             call_id,
             name: tool.map_or_else(|| name.escaped().to_vec(), |tool| escaped(&tool.name)),
             namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),

@@ -50,6 +50,8 @@ pub(super) struct OutputItem {
     pub(super) body: ItemBody,
     /// Phase of a message.
     phase: Option<MessagePhase>,
+    /// Bytes of memory of the closed parts of a message.
+    closed_part_bytes: usize,
 }
 
 impl OutputItem {
@@ -61,7 +63,8 @@ impl OutputItem {
             ItemBody::Call(CallState { custom: Some(_), .. }) => "ctc",
             ItemBody::Call(_) => "fc",
         };
-        Self { id: format!("{prefix}_{id}_{index}"), index, status: ItemStatus::Open, body, phase: None }
+        let id = format!("{prefix}_{id}_{index}");
+        Self { id, index, status: ItemStatus::Open, body, phase: None, closed_part_bytes: 0 }
     }
 
     /// Sets the phase of a message.
@@ -78,15 +81,18 @@ impl OutputItem {
         }
     }
 
-    /// Returns the number of bytes of text stored for the item.
+    /// Returns the number of bytes of memory of the item.
     pub(super) fn buffered_bytes(&self) -> usize {
-        match &self.body {
-            ItemBody::Message(parts) => parts.iter().map(|part| part.text.len() + part.logprobs.len()).sum(),
+        let content = match &self.body {
+            ItemBody::Message(parts) => {
+                self.closed_part_bytes + parts.last().map_or(0, MessagePart::buffered_bytes)
+            }
             ItemBody::Reasoning { text, .. } => text.len(),
             ItemBody::Call(call) => {
                 call.text.len() + call.custom.as_ref().map_or(0, CustomInputReader::pending_bytes)
             }
-        }
+        };
+        size_of::<Self>() + content
     }
 
     /// Writes the event `response.output_item.added`, and for reasoning also the event that opens its part.
@@ -157,6 +163,7 @@ impl OutputItem {
     pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut Vec<u8>) {
         let ItemBody::Message(parts) = &mut self.body else { return };
         let at = parts.len();
+        self.closed_part_bytes += parts.last().map_or(0, MessagePart::buffered_bytes);
         parts.push(MessagePart { is_refusal, ..MessagePart::default() });
         self.start(events, "response.content_part.added", out);
         let _ = write!(out, r#","content_index":{at},"part":"#);

@@ -10,6 +10,8 @@ mod frame;
 mod item;
 mod part;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use buffered::translate_buffered;
 pub(crate) use frame::failure_code;
@@ -38,6 +40,12 @@ pub struct ResponsesStreamWriter {
     events: EventSequence,
     has_started: bool,
     items: Vec<OutputItem>,
+    /// Indices of the open items: the last item, and calls with incomplete arguments.
+    open_items: Vec<usize>,
+    /// Calls by their numbers in the answer, with the indices of their items.
+    calls: Vec<(u32, usize)>,
+    /// Bytes of memory of the closed items.
+    closed_bytes: usize,
     /// Phase of the next message, if the next text starts one.
     next_message: Option<Option<MessagePhase>>,
     finish_reason: Option<FinishReason>,
@@ -53,6 +61,9 @@ impl ResponsesStreamWriter {
             events: EventSequence::default(),
             has_started: false,
             items: Vec::new(),
+            open_items: Vec::new(),
+            calls: Vec::new(),
+            closed_bytes: 0,
             next_message: None,
             finish_reason: None,
         }
@@ -73,8 +84,13 @@ impl ResponsesStreamWriter {
 
     /// Closes the items that do not remain open when another item starts.
     fn close_finished(&mut self, out: &mut Vec<u8>) {
-        let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open && item.may_close());
-        open.for_each(|item| item.close(ItemStatus::Completed, true, &mut self.events, out));
+        let Self { items, open_items, closed_bytes, events, .. } = self;
+        open_items.retain(|at| {
+            let Some(item) = items.get_mut(*at).filter(|item| item.may_close()) else { return true };
+            item.close(ItemStatus::Completed, true, events, out);
+            *closed_bytes += item.buffered_bytes();
+            false
+        });
     }
 
     fn open_item(&mut self, body: ItemBody, out: &mut Vec<u8>) {
@@ -85,6 +101,7 @@ impl ResponsesStreamWriter {
         };
         let item = OutputItem::new(&self.frame.id, self.items.len(), body).with_phase(phase);
         item.write_added(&mut self.events, out);
+        self.open_items.push(self.items.len());
         self.items.push(item);
     }
 
@@ -128,16 +145,16 @@ impl ResponsesStreamWriter {
 
     fn start_call(&mut self, number: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
         let tool = self.details.mapped_tool(&name.decoded());
-        let call = CallState::new(number, id.clone(), name, tool);
+        let call = CallState::new(id.clone(), name, tool);
+        self.calls.push((number, self.items.len()));
         self.open_item(ItemBody::Call(call), out);
     }
 
     /// Writes arguments of a call. Arguments of a call that is closed, because its JSON was complete, are dropped.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
-        let is_call =
-            |item: &&mut OutputItem| matches!(&item.body, ItemBody::Call(call) if call.number == number);
-        let call = self.items.iter_mut().rev().find(is_call);
-        if let Some(item) = call.filter(|item| item.status == ItemStatus::Open) {
+        let call = self.calls.iter().rev().find(|(call, _)| *call == number);
+        let item = call.and_then(|(_, at)| self.items.get_mut(*at));
+        if let Some(item) = item.filter(|item| item.status == ItemStatus::Open) {
             item.push_arguments(fragment, &mut self.events, out);
         }
     }
@@ -145,8 +162,12 @@ impl ResponsesStreamWriter {
     /// Closes all open items. If the answer was cut, they get the status `incomplete`.
     fn close_items(&mut self, cut: bool, out: &mut Vec<u8>) {
         let status = if cut { ItemStatus::Incomplete } else { ItemStatus::Completed };
-        let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open);
-        open.for_each(|item| item.close(status, !cut, &mut self.events, out));
+        for at in std::mem::take(&mut self.open_items) {
+            if let Some(item) = self.items.get_mut(at) {
+                item.close(status, !cut, &mut self.events, out);
+                self.closed_bytes += item.buffered_bytes();
+            }
+        }
     }
 
     /// Writes the last event: the response with its whole output.
@@ -249,7 +270,8 @@ impl super::DialectWriter for ResponsesStreamWriter {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.items.iter().map(|item| size_of::<OutputItem>() + item.buffered_bytes()).sum()
+        let open = self.open_items.iter().filter_map(|at| self.items.get(*at));
+        self.closed_bytes + open.map(OutputItem::buffered_bytes).sum::<usize>()
     }
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
@@ -272,8 +294,10 @@ impl super::DialectWriter for ResponsesStreamWriter {
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
             let code = failure_code(refusal.code);
-            for item in self.items.iter_mut().filter(|item| item.status == ItemStatus::Open) {
-                item.status = ItemStatus::Incomplete;
+            for at in std::mem::take(&mut self.open_items) {
+                if let Some(item) = self.items.get_mut(at) {
+                    item.status = ItemStatus::Incomplete;
+                }
             }
             return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, objects, out);
         }

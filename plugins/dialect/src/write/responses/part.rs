@@ -13,6 +13,11 @@ pub(super) struct MessagePart {
 }
 
 impl MessagePart {
+    /// Returns the number of bytes of memory of the part.
+    pub(super) const fn buffered_bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len() + self.logprobs.len()
+    }
+
     /// Writes the part as a JSON object.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         if self.is_refusal {
