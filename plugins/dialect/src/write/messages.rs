@@ -21,7 +21,7 @@ pub(crate) use options::{stop_reason, write_stop_members, write_usage};
 use crate::event::{AnswerEvent, EscapedText};
 use block::{BlockKind, BlockWriter};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
+use penstock_core::{ApiError, Dialect, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
 use std::collections::VecDeque;
 
 /// Maximum bytes that are buffered for blocks that are not open yet. An answer with more ends as invalid output.
@@ -214,13 +214,10 @@ impl MessagesStreamWriter {
     }
 }
 
-/// Returns the last event of an answer with invalid tool arguments, which are the model's fault, not the provider's.
-/// `objects` has the cost, because the delivered output is charged.
+/// Returns the last event of an answer with invalid tool arguments. `objects` has the cost, because the delivered output
+/// is charged.
 pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
-    let refusal = ApiError::with_message(
-        ErrorCode::Unavailable,
-        "The model called a tool with arguments that are no JSON object.",
-    );
+    let refusal = super::invalid_arguments_error();
     let envelope =
         penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
     penstock_http_wire::sse::named_event("error", &super::append_members(envelope, objects))

@@ -6,7 +6,7 @@ pub mod messages;
 pub mod responses;
 
 use crate::event::AnswerEvent;
-use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};
+use penstock_core::{ApiError, AttemptTarget, ErrorCode, FinishReason, TokenUsage};
 
 /// Id, model name and creation time of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,13 @@ pub trait DialectWriter: Send {
 
     /// Appends the end of a failed answer, with `objects` if its delivered part is charged.
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, objects: &[u8], out: &mut Vec<u8>);
+}
+
+/// Returns the error of an answer with tool arguments that no client can read, which are the model's fault, not the
+/// provider's.
+pub(crate) fn invalid_arguments_error() -> ApiError {
+    let sentence = "The model called a tool with arguments that are no JSON object.";
+    ApiError::with_message(ErrorCode::Unavailable, sentence)
 }
 
 /// Appends `objects`, JSON members without braces, to a JSON object.

@@ -49,6 +49,8 @@ pub struct ResponsesStreamWriter {
     /// Phase of the next message, if the next text starts one.
     next_message: Option<Option<MessagePhase>>,
     finish_reason: Option<FinishReason>,
+    /// True if arguments arrived for a call that was closed, so that the response ends with an error.
+    is_invalid: bool,
 }
 
 impl ResponsesStreamWriter {
@@ -66,6 +68,7 @@ impl ResponsesStreamWriter {
             closed_bytes: 0,
             next_message: None,
             finish_reason: None,
+            is_invalid: false,
         }
     }
 
@@ -150,13 +153,16 @@ impl ResponsesStreamWriter {
         self.open_item(ItemBody::Call(call), out);
     }
 
-    /// Writes arguments of a call. Arguments of a call that is closed, because its JSON was complete, are dropped.
+    /// Writes arguments of a call. After a call was closed, because its arguments were complete, only white space may
+    /// follow; the input of a custom tool ends before the arguments do.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let call = self.calls.iter().rev().find(|(call, _)| *call == number);
-        let item = call.and_then(|(_, at)| self.items.get_mut(*at));
-        if let Some(item) = item.filter(|item| item.status == ItemStatus::Open) {
-            item.push_arguments(fragment, &mut self.events, out);
+        let Some(item) = call.and_then(|(_, at)| self.items.get_mut(*at)) else { return };
+        if item.status == ItemStatus::Open {
+            return item.push_arguments(fragment, &mut self.events, out);
         }
+        let is_custom = matches!(&item.body, ItemBody::Call(call) if call.custom.is_some());
+        self.is_invalid |= !is_custom && !fragment.decoded().trim().is_empty();
     }
 
     /// Closes all open items. If the answer was cut, they get the status `incomplete`.
@@ -168,6 +174,17 @@ impl ResponsesStreamWriter {
                 self.closed_bytes += item.buffered_bytes();
             }
         }
+    }
+
+    /// Ends a response that has started with `response.failed`.
+    fn write_failure(&mut self, refusal: &ApiError, objects: &[u8], out: &mut Vec<u8>) {
+        for at in std::mem::take(&mut self.open_items) {
+            if let Some(item) = self.items.get_mut(at) {
+                item.status = ItemStatus::Incomplete;
+            }
+        }
+        let status = ResponseStatus::Failed(failure_code(refusal.code), &refusal.message);
+        self.write_response(status, None, objects, out);
     }
 
     /// Writes the last event: the response with its whole output.
@@ -274,8 +291,15 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.closed_bytes + open.map(OutputItem::buffered_bytes).sum::<usize>()
     }
 
+    fn has_invalid_output(&self) -> bool {
+        self.is_invalid
+    }
+
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
         self.write_created(out);
+        if self.is_invalid {
+            return self.write_failure(&super::invalid_arguments_error(), objects, out);
+        }
         if self.items.is_empty() {
             // Example code of clients reads `output[0].content[0].text`, so an answer without items gets an empty
             // message.
@@ -293,13 +317,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
     /// instead.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, objects: &[u8], out: &mut Vec<u8>) {
         if self.has_started {
-            let code = failure_code(refusal.code);
-            for at in std::mem::take(&mut self.open_items) {
-                if let Some(item) = self.items.get_mut(at) {
-                    item.status = ItemStatus::Incomplete;
-                }
-            }
-            return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, objects, out);
+            return self.write_failure(refusal, objects, out);
         }
         frame::write_error_event(&mut self.events, refusal, out);
     }

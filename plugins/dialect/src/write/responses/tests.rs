@@ -1,10 +1,12 @@
-//! Tests of the writer's bounds.
+//! Tests of the writer: its bounds, and arguments after the end of a call.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
-use crate::test_support;
 use crate::write::DialectWriter as _;
+use crate::{conformance, test_support};
 use penstock_core::{Dialect, OfferCapabilities};
+use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
+use serde_json::{Value, json};
 
 /// Number of items that fit into one answer. With a search through all items for each event, the tests would take
 /// minutes.
@@ -73,4 +75,61 @@ fn parts_are_counted_with_their_memory() {
         writer.buffered_bytes(),
         size_of::<OutputItem>() + parts * (size_of::<part::MessagePart>() + 1)
     );
+}
+
+/// Writes these events and the end of the answer; returns the data of the last event, and true if the output is invalid.
+fn last_event(events: &[AnswerEvent], tools: Value) -> (Value, bool) {
+    let body = json!({"model": "m", "input": "Hi", "stream": true, "tools": tools}).to_string();
+    let limits = RequestLimits::default();
+    let ask = validate_responses_request(body.into(), &limits, ResponsesPurpose::Generate).unwrap();
+    let abilities = OfferCapabilities::default();
+    let mut writer =
+        ResponsesStreamWriter::new(&ask, &test_support::sample_target(Dialect::Chat, &abilities));
+    let mut out = Vec::new();
+    events.iter().for_each(|event| writer.write(event, &mut out));
+    let is_invalid = writer.has_invalid_output();
+    writer.write_end(&TokenUsage::default(), test_support::PENSTOCK_OBJECTS, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(conformance::check_responses_stream(text.as_bytes()), Ok(()), "{text}");
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+    (serde_json::from_str(data.unwrap()).unwrap(), is_invalid)
+}
+
+#[test]
+fn text_after_the_arguments_of_a_closed_call_is_an_error_and_never_dropped() {
+    for (rest, is_error) in [(" x", true), ("}", true), ("{}", true), (" \n", false), ("", false)] {
+        for at in (0..=rest.len()).filter(|at| rest.is_char_boundary(*at)) {
+            let (first, second) = rest.split_at(at);
+            for other in [text(), reasoning(), start(1)] {
+                let events = [
+                    start(0),
+                    arguments(0, "{\"a\":1}"),
+                    other,
+                    arguments(0, first),
+                    arguments(0, second),
+                    AnswerEvent::Finish { choice: 0, reason: FinishReason::ToolCalls, stop_sequence: None },
+                ];
+                let (last, is_invalid) = last_event(&events, json!([]));
+                assert_eq!(is_invalid, is_error, "{rest:?}");
+                let kind = if is_error { "response.failed" } else { "response.completed" };
+                assert_eq!(last["type"], kind, "{rest:?}");
+                assert_eq!(last["response"]["error"].is_null(), !is_error);
+                assert_eq!(last["response"]["output"][0]["arguments"], "{\"a\":1}");
+                assert!(last["response"]["billing_cost"]["credits"].is_number(), "{last}");
+            }
+        }
+    }
+    // Without another item in between, the client gets the arguments as the model wrote them.
+    let events = [start(0), arguments(0, "{\"a\":1}"), arguments(0, " x")];
+    let (last, is_invalid) = last_event(&events, json!([]));
+    assert_eq!((&last["response"]["output"][0]["arguments"], is_invalid), (&json!("{\"a\":1} x"), false));
+}
+
+#[test]
+fn the_end_of_a_custom_tools_arguments_may_follow_its_closed_call() {
+    let tools = json!([{"type": "custom", "name": "f"}]);
+    let events = [start(0), arguments(0, "{\"input\":\"abc\""), text(), arguments(0, "}")];
+    let (last, is_invalid) = last_event(&events, tools);
+    assert_eq!((&last["type"], is_invalid), (&json!("response.completed"), false));
+    assert_eq!(last["response"]["output"][0]["input"], "abc");
 }
