@@ -1,10 +1,12 @@
 //! Tests of translated requests: calls without an input, schemas without a type, and a schema for the output under each
-//! of its possible names.
+//! of its possible names. Reasoning under either of its names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
 use penstock_core::*;
-use penstock_request_validation::{MessagesPurpose, RequestLimits, validate_messages_request};
+use penstock_request_validation::{
+    MessagesPurpose, RequestLimits, validate_chat_request, validate_messages_request,
+};
 use serde_json::{Value, json};
 
 fn sent(ask: &InferenceRequest, provider: Dialect, parameters: &[&str]) -> Result<Value, ApiError> {
@@ -82,6 +84,36 @@ fn the_schema_of_a_tool_has_a_type_at_messages_providers() {
             let ask = test_support::sample_request(client, body.as_bytes());
             let sent = sent(&ask, Dialect::Messages, &["tools"]).unwrap();
             assert_eq!(sent["tools"][0]["input_schema"], expected, "{client:?} {schema}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_member_for_reasoning_does_not_hide_the_other_one() {
+    let abilities = OfferCapabilities { replay_reasoning: true, ..OfferCapabilities::default() };
+    for provider in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (members, expected) in [
+            (r#""reasoning_content":"Hm","reasoning":"Hm""#, Some("Hm")),
+            (r#""reasoning_content":"","reasoning":"Hm""#, Some("Hm")),
+            (r#""reasoning":"Hm","reasoning_content":"""#, Some("Hm")),
+            (r#""reasoning":"Hm","reasoning_content":null"#, Some("Hm")),
+            (r#""reasoning":"","reasoning_content":"Hm""#, Some("Hm")),
+            (r#""reasoning":"","reasoning_content":"""#, None),
+            // Of two different texts, that of `reasoning_content` counts, in any order.
+            (r#""reasoning_content":"Hm","reasoning":"Other""#, Some("Hm")),
+            (r#""reasoning":"Other","reasoning_content":"Hm""#, Some("Hm")),
+        ] {
+            let body = format!(
+                r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}},
+                {{"role":"assistant","content":"Ho",{members}}},{{"role":"user","content":"And?"}}]}}"#
+            );
+            let ask = validate_chat_request(body.into(), &RequestLimits::default()).unwrap();
+            let target = test_support::sample_target(provider, &abilities);
+            let pair = find_translator(Dialect::Chat, provider).unwrap();
+            let sent = String::from_utf8(pair.build_request(&ask, &target).unwrap().concat()).unwrap();
+            let texts: Vec<&str> =
+                ["\"Hm\"", "Other"].into_iter().filter(|text| sent.contains(text)).collect();
+            assert_eq!(texts, expected.map(|_| "\"Hm\"").as_slice(), "{provider:?} {members}: {sent}");
         }
     }
 }

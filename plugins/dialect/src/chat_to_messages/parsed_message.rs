@@ -14,6 +14,7 @@ pub(crate) struct ParsedMessage<'a> {
     pub(crate) role: Cow<'a, str>,
     pub(crate) content: Option<&'a [u8]>,
     pub(crate) name: Option<&'a [u8]>,
+    /// `reasoning_content`, or else `reasoning`; an empty one counts as absent.
     pub(crate) reasoning: Option<&'a [u8]>,
     pub(crate) refusal: Option<&'a [u8]>,
     pub(crate) tool_calls: Vec<ParsedCall<'a>>,
@@ -50,8 +51,8 @@ impl<'a> ParsedMessage<'a> {
                 "name" => {
                     seen.name = json_cursor::string_body(value).filter(|name| !json_cursor::is_blank(name))
                 }
-                "reasoning_content" => seen.reasoning = json_cursor::string_body(value),
-                "reasoning" => seen.reasoning = seen.reasoning.or(json_cursor::string_body(value)),
+                "reasoning_content" => seen.reasoning = non_empty_body(value).or(seen.reasoning),
+                "reasoning" => seen.reasoning = seen.reasoning.or(non_empty_body(value)),
                 "refusal" => seen.refusal = json_cursor::string_body(value),
                 "tool_call_id" => seen.tool_call_id = json_cursor::string_body(value),
                 _ => {}
@@ -60,6 +61,10 @@ impl<'a> ParsedMessage<'a> {
         });
         seen
     }
+}
+
+fn non_empty_body(value: &[u8]) -> Option<&[u8]> {
+    json_cursor::string_body(value).filter(|text| !text.is_empty())
 }
 
 /// Tool call: an element of `tool_calls` in a chat message.
