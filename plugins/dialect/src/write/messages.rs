@@ -24,7 +24,7 @@ use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
 use std::collections::VecDeque;
 
-/// Maximum bytes that are buffered for blocks that are not open yet. An answer with more ends as invalid output.
+/// Maximum bytes of memory of texts for blocks that are not open yet. An answer with more ends as invalid output.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
 /// Writer of one streamed answer in the messages dialect.
@@ -186,7 +186,7 @@ impl MessagesStreamWriter {
         self.next_index += 1;
         let texts = std::mem::take(&mut block.buffered_texts);
         for text in &texts {
-            self.pending_bytes = self.pending_bytes.saturating_sub(text.escaped().len());
+            self.pending_bytes = self.pending_bytes.saturating_sub(block::buffered_bytes(text));
             block.write_text(text, out);
         }
         self.current_block = Some(block);

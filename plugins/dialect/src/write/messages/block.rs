@@ -62,13 +62,13 @@ impl BlockWriter {
         self.kind == kind && self.signature.is_none()
     }
 
-    /// Buffers a text, unless the client must not see it; returns the number of bytes buffered.
+    /// Buffers a text, unless the client must not see it; returns the number of bytes of memory that it occupies.
     pub(super) fn buffer_text(&mut self, text: &EscapedText) -> usize {
         if !self.record_text(text) {
             return 0;
         }
         self.buffered_texts.push(text.clone());
-        text.escaped().len()
+        buffered_bytes(text)
     }
 
     /// Records a text of the block; returns true if the client sees the text: not if reasoning is omitted, or tool
@@ -155,6 +155,11 @@ impl BlockWriter {
         let _ = write!(out, "{}", self.index);
         out.extend_from_slice(b"}\n\n");
     }
+}
+
+/// Returns the number of bytes of memory of a buffered text.
+pub(super) fn buffered_bytes(text: &EscapedText) -> usize {
+    size_of::<EscapedText>() + text.escaped().len()
 }
 
 /// Returns the provider's signature, or one generated from `hash`, because client libraries do not send back reasoning

@@ -8,16 +8,18 @@ use crate::write::{DialectWriter as _, ResponseIdentity};
 /// Number of blocks that fit into one answer. With a linear search for each call, the test would take minutes.
 const MANY: usize = 40_000;
 
+fn new_writer() -> MessagesStreamWriter {
+    MessagesStreamWriter::new(WriterOptions {
+        identity: ResponseIdentity { id: "1".to_owned(), model: "m".to_owned(), created: 0 },
+        thinking: ThinkingDisplay::Shown,
+        tool_names: ShortenedNames::from_declared(std::iter::empty()),
+        prompt_tokens: 0,
+    })
+}
+
 #[test]
 fn a_call_is_found_at_once_among_many_blocks_that_wait() {
-    let names = ShortenedNames::from_declared(std::iter::empty());
-    let face = ResponseIdentity { id: "1".to_owned(), model: "m".to_owned(), created: 0 };
-    let mut writer = MessagesStreamWriter::new(WriterOptions {
-        identity: face,
-        thinking: ThinkingDisplay::Shown,
-        tool_names: names,
-        prompt_tokens: 0,
-    });
+    let mut writer = new_writer();
     let mut out = Vec::new();
     let (choice, text) = (0, EscapedText::new("t"));
     let start = |tool: u32| AnswerEvent::ToolCallStart {
@@ -59,4 +61,27 @@ fn a_call_is_found_at_once_among_many_blocks_that_wait() {
     assert_eq!(written.matches("content_block_start\ndata").count(), 2 * MANY + 3);
     let (first, second) = written.split_once("\"id\":\"c2\"").unwrap();
     assert_eq!((first.matches("\",1\"").count(), second.matches("\",2\"").count()), (MANY, MANY));
+}
+
+#[test]
+fn small_fragments_that_wait_are_counted_with_their_memory() {
+    let (mut writer, mut out) = (new_writer(), Vec::new());
+    for tool in 0..2 {
+        let id = EscapedText::new(&format!("c{tool}"));
+        let name = EscapedText::new("f");
+        writer.write(&AnswerEvent::ToolCallStart { choice: 0, tool, id, name }, &mut out);
+    }
+    let fragment = |tool, text: &str| AnswerEvent::ToolCallArguments {
+        choice: 0,
+        tool,
+        fragment: EscapedText::new(text),
+    };
+    writer.write(&fragment(1, "{\"a\":\""), &mut out);
+    for _ in 0..MANY {
+        writer.write(&fragment(1, "x"), &mut out);
+    }
+    assert!(writer.buffered_bytes() > MANY * size_of::<EscapedText>(), "{}", writer.buffered_bytes());
+    assert_eq!(writer.waiting_bytes(), MANY + "{\"a\":\"".len());
+    writer.write(&fragment(0, "{}"), &mut out);
+    assert_eq!(writer.buffered_bytes(), 0);
 }
