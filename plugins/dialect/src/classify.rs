@@ -37,7 +37,7 @@ mod wording_tests;
 use error_signals::ErrorSignals;
 pub use failed_request::{FailedRequest, join_sent_body};
 use penstock_core::{
-    ApiError, Dialect, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
+    ApiError, ErrorCode, RefusedMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
 };
 use std::time::Duration;
 
@@ -57,7 +57,6 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 /// - All others: error of the provider.
 #[must_use]
 pub fn classify_error<'r>(
-    _provider: Dialect,
     status: u16,
     retry_after: Option<&str>,
     body: &[u8],
@@ -180,7 +179,7 @@ pub fn classify_in_band_error<'r>(
     if let Some(kind) = about.provider_fault(request.sent).filter(|_| !is_timeout(error.kind)) {
         return UpstreamError::new(kind);
     }
-    let as_status = classify_error(Dialect::Chat, status, None, &body, model_window, request);
+    let as_status = classify_error(status, None, &body, model_window, request);
     match (as_status.kind, error.kind) {
         (UpstreamErrorKind::Caller, _) => as_status,
         (_, UpstreamErrorKind::Caller) => UpstreamError::new(UpstreamErrorKind::InBandError),

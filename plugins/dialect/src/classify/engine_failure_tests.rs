@@ -5,7 +5,7 @@ use super::*;
 
 fn failure(text: &str) -> UpstreamError {
     let body = serde_json::json!({"error": {"message": text, "type": "server_error"}}).to_string();
-    classify_error(Dialect::Chat, 500, None, body.as_bytes(), 40_000, br#"{"messages":[]}"#)
+    classify_error(500, None, body.as_bytes(), 40_000, br#"{"messages":[]}"#)
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn an_error_inside_a_good_answer_that_states_a_timeout_is_one() {
 fn a_part_of_a_word_of_the_request_is_removed_too() {
     let request = br#"{"messages":[{"role":"user","content":"My secret is Swordfish. Schwangerschaftsdiabetes. L\u00f6sung"}]}"#;
     let message_of = |text: &str| {
-        let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request);
+        let fault = classify_error(400, None, text.as_bytes(), 1, request);
         fault.api_error.unwrap().message.to_lowercase()
     };
     for text in [

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::classify_error;
-use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers, UpstreamErrorKind};
+use penstock_core::{EXTRA_MEMBERS, ExtraMember, ExtraMembers, RefusedMembers, UpstreamErrorKind};
 use serde_json::{Value, json};
 
 fn refused(status: u16, body: &Value) -> RefusedMembers {
-    classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}").refused_members
+    classify_error(status, None, body.to_string().as_bytes(), 1, b"{}").refused_members
 }
 
 fn named(status: u16, body: &Value) -> ExtraMembers {
@@ -107,7 +107,7 @@ fn a_failed_engine_may_name_a_member_that_it_does_not_support() {
     ] {
         for status in [500, 501] {
             let body = json!({"error": {"message": sentence}});
-            let error = classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}");
+            let error = classify_error(status, None, body.to_string().as_bytes(), 1, b"{}");
             assert_eq!(error.kind, UpstreamErrorKind::Status(status), "{sentence}");
             assert!(named(status, &body).contains(extra), "{sentence}");
         }

@@ -10,7 +10,7 @@ fn request(prompt: &str) -> String {
 
 fn kind(status: u16, body: &Value, prompt: &str) -> UpstreamErrorKind {
     let body = body.to_string();
-    classify_error(Dialect::Chat, status, None, body.as_bytes(), 8192, request(prompt).as_bytes()).kind
+    classify_error(status, None, body.as_bytes(), 8192, request(prompt).as_bytes()).kind
 }
 
 fn in_band(body: &Value, prompt: &str) -> UpstreamErrorKind {
@@ -154,8 +154,7 @@ fn words_of_the_client_are_no_failure_of_the_provider() {
 fn words_of_the_client_decide_no_code() {
     let code = |status: u16, body: &Value, prompt: &str| {
         let body = body.to_string();
-        let error =
-            classify_error(Dialect::Chat, status, None, body.as_bytes(), 8192, request(prompt).as_bytes());
+        let error = classify_error(status, None, body.as_bytes(), 8192, request(prompt).as_bytes());
         (error.api_error.unwrap().code, error.refused_members)
     };
     for prompt in [
@@ -207,7 +206,7 @@ fn a_failure_without_counts_is_about_the_length_only_of_a_long_input() {
         let request =
             FailedRequest { sent: body.as_bytes(), client: body.as_bytes(), max_input_tokens: tokens };
         let error = json!({"error": {"message": text}}).to_string();
-        classify_error(Dialect::Chat, 502, None, error.as_bytes(), 8192, request).kind
+        classify_error(502, None, error.as_bytes(), 8192, request).kind
     };
     let (caller, provider) = (UpstreamErrorKind::Caller, UpstreamErrorKind::Status(502));
     for text in ["upstream: session_len cache limit exceeded", "Prompt exceeds max length", "prompt too long"]
@@ -229,7 +228,7 @@ fn the_search_for_phrases_takes_no_longer_for_a_text_that_repeats_them() {
     let known = |status: u16, text: &str, prompt: &str| {
         let body = json!({"error": {"message": text}}).to_string();
         let request = json!({"messages": [{"role": "user", "content": prompt}]}).to_string();
-        classify_error(Dialect::Chat, status, None, body.as_bytes(), 0, request.as_bytes()).kind
+        classify_error(status, None, body.as_bytes(), 0, request.as_bytes()).kind
     };
     let begun = "model organization account ".repeat(2000);
     assert_eq!(known(400, &begun, "Hi"), UpstreamErrorKind::Caller);

@@ -12,7 +12,7 @@ fn passed_on(prompt: &str, message: &str) -> String {
 
 fn about(request: &str, message: &str) -> String {
     let body = json!({"error": {"message": message}}).to_string();
-    let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 0, request.as_bytes());
+    let error = classify_error(400, None, body.as_bytes(), 0, request.as_bytes());
     error.api_error.unwrap().message.into_owned()
 }
 
@@ -94,7 +94,7 @@ fn no_name_of_a_machine_an_account_or_a_secret_is_passed_on() {
         assert_eq!(passed_on("x", message).strip_prefix(lead), Some(expected), "{message}");
     }
     let routed = json!({"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "{\"error\":{\"message\":\"tools are not supported by this endpoint\"}}", "provider_name": "Foo"}}});
-    let error = classify_error(Dialect::Chat, 400, None, routed.to_string().as_bytes(), 0, b"{}");
+    let error = classify_error(400, None, routed.to_string().as_bytes(), 0, b"{}");
     let message = error.api_error.unwrap().message;
     assert!(message.ends_with("tools are not supported by this endpoint"), "{message}");
 }
@@ -103,7 +103,7 @@ fn no_name_of_a_machine_an_account_or_a_secret_is_passed_on() {
 fn only_a_name_of_the_protocol_is_passed_on_as_param() {
     let param = |param: &str| {
         let body = json!({"error": {"message": "This is a bad thing", "param": param}}).to_string();
-        let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 0, b"{}");
+        let error = classify_error(400, None, body.as_bytes(), 0, b"{}");
         error.api_error.unwrap().param
     };
     for (given, expected) in [

@@ -7,7 +7,7 @@ use super::*;
 const REQUEST: &[u8] = br#"{"model":"org/m","messages":[{"role":"user","content":"secret plan"},{"role":"user","content":"J\u0061ne Doe 4711"}],"tools":[{"type":"function","function":{"name":"lookup_salary","parameters":{}}}]}"#;
 
 fn asked(status: u16, body: &str, window: u64) -> UpstreamError {
-    classify_error(Dialect::Chat, status, None, body.as_bytes(), window, REQUEST)
+    classify_error(status, None, body.as_bytes(), window, REQUEST)
 }
 
 fn refused(status: u16, body: &str) -> ApiError {
@@ -124,7 +124,7 @@ fn the_maximum_output_tokens_are_read_from_every_engines_message() {
 #[test]
 fn keys_and_names_are_the_operators_affair() {
     for status in [401, 402, 403, 404] {
-        let fault = classify_error(Dialect::Messages, status, None, b"context length", 1, b"{}");
+        let fault = classify_error(status, None, b"context length", 1, b"{}");
         assert_eq!(fault.kind, UpstreamErrorKind::Credentials(status));
         assert!(fault.api_error.is_none());
     }
@@ -133,13 +133,13 @@ fn keys_and_names_are_the_operators_affair() {
 #[test]
 fn a_status_that_forbids_a_retry_elsewhere_passes_with_its_cooldown() {
     for status in [408, 409, 425, 429, 500, 502, 503, 504, 529, 302, 101] {
-        let fault = classify_error(Dialect::Chat, status, Some("7"), b"", 1, b"{}");
+        let fault = classify_error(status, Some("7"), b"", 1, b"{}");
         assert_eq!(
             (fault.kind, fault.retry_after),
             (UpstreamErrorKind::Status(status), Some(Duration::from_secs(7)))
         );
     }
-    let rest = |header: &str| classify_error(Dialect::Chat, 429, Some(header), b"", 1, b"{}").retry_after;
+    let rest = |header: &str| classify_error(429, Some(header), b"", 1, b"{}").retry_after;
     assert_eq!(rest(" 1.2 "), Some(Duration::from_secs(2)));
     assert_eq!(rest("2.0"), Some(Duration::from_secs(2)));
     assert_eq!(rest("99999999"), Some(Duration::from_secs(3600)));
@@ -304,7 +304,7 @@ fn a_providers_message_is_passed_on_without_internal_details() {
 fn words_without_spaces_are_compared_by_letters() {
     let request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\u{6211}\u{7684}\u{79d8}\u{5bc6}\u{8ba1}\u{5212}\"}]}";
     let message_of = |text: &str| {
-        let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request.as_bytes());
+        let fault = classify_error(400, None, text.as_bytes(), 1, request.as_bytes());
         fault.api_error.unwrap().message.into_owned()
     };
     assert!(!message_of("Bad text: \u{79d8}\u{5bc6}\u{8ba1}\u{5212} here").contains('\u{5bc6}'));

@@ -10,14 +10,7 @@ fn a_truncated_tool_call_in_the_history_that_fails_an_engine_is_a_client_error()
         serde_json::json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]}).to_string()
     };
     let fault = |arguments: &str, status| {
-        classify_error(
-            Dialect::Chat,
-            status,
-            None,
-            b"Internal Server Error",
-            1,
-            request(arguments).as_bytes(),
-        )
+        classify_error(status, None, b"Internal Server Error", 1, request(arguments).as_bytes())
     };
     for cut in ["{\"a\":", "{\"a\": 1", "[1]", "x"] {
         let fault = fault(cut, 500);
@@ -37,15 +30,14 @@ fn a_truncated_tool_call_in_the_history_that_fails_an_engine_is_a_client_error()
         ] {
             let kind = |arguments: &str| {
                 let request = request(arguments);
-                let error =
-                    classify_error(Dialect::Chat, status, None, text.as_bytes(), 1, request.as_bytes());
+                let error = classify_error(status, None, text.as_bytes(), 1, request.as_bytes());
                 (error.kind, error.may_be_provider)
             };
             assert_eq!(kind("{\"a\":"), (UpstreamErrorKind::Caller, false), "{status} {text}");
         }
     }
     let kind = |status: u16, text: &str, request: &str| {
-        classify_error(Dialect::Chat, status, None, text.as_bytes(), 1, request.as_bytes()).kind
+        classify_error(status, None, text.as_bytes(), 1, request.as_bytes()).kind
     };
     let memory = "CUDA error: out of memory while it read a tool call";
     assert_eq!(kind(503, memory, &request("{")), UpstreamErrorKind::Status(503));
@@ -65,7 +57,7 @@ fn a_message_names_the_call_where_the_client_wrote_it() {
     let fault = |client: &str| {
         let request =
             FailedRequest { sent: sent.as_bytes(), client: client.as_bytes(), max_input_tokens: u64::MAX };
-        let error = classify_error(Dialect::Chat, 500, None, b"It broke.", 1, request);
+        let error = classify_error(500, None, b"It broke.", 1, request);
         let refusal = error.api_error.unwrap();
         (refusal.param, refusal.message.into_owned())
     };
@@ -75,6 +67,6 @@ fn a_message_names_the_call_where_the_client_wrote_it() {
     assert!(param.is_none() && message.contains("tool call") && !message.contains("messages["), "{message}");
     // The provider did not receive the call that the client sent.
     let request = FailedRequest { sent: b"{}", client: sent.as_bytes(), max_input_tokens: u64::MAX };
-    let error = classify_error(Dialect::Chat, 500, None, b"It broke.", 1, request);
+    let error = classify_error(500, None, b"It broke.", 1, request);
     assert_eq!(error.kind, UpstreamErrorKind::Status(500));
 }

@@ -5,7 +5,7 @@ use super::*;
 
 fn classify(status: u16, text: &str) -> UpstreamError {
     let body = serde_json::json!({"error": {"message": text, "code": status}}).to_string();
-    classify_error(Dialect::Chat, status, None, body.as_bytes(), 8192, br#"{"messages":[]}"#)
+    classify_error(status, None, body.as_bytes(), 8192, br#"{"messages":[]}"#)
 }
 
 /// Returns the code of the refusal, with the stated window and input.
@@ -64,7 +64,7 @@ fn a_limit_of_zero_that_the_request_contains_is_no_overflow() {
     let text = "max_tokens must be at least 1 for model gpt-4o, got 0";
     let body = serde_json::json!({"error": {"message": text}}).to_string();
     let is_overflow = |request: &[u8]| {
-        let error = classify_error(Dialect::Chat, 400, None, body.as_bytes(), 8192, request);
+        let error = classify_error(400, None, body.as_bytes(), 8192, request);
         error.api_error.unwrap().message.contains("the input has 8192 tokens")
     };
     assert!(!is_overflow(br#"{"max_tokens":0,"echo":true}"#));
@@ -203,8 +203,7 @@ fn an_overflow_of_the_window_is_known_in_the_words_of_each_engine() {
 fn names_of_members_and_words_of_an_api_are_no_prompt() {
     let sentence = |request: serde_json::Value, text: &str| {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
-        let error =
-            classify_error(Dialect::Chat, 400, None, body.as_bytes(), 8192, request.to_string().as_bytes());
+        let error = classify_error(400, None, body.as_bytes(), 8192, request.to_string().as_bytes());
         let message = error.api_error.unwrap().message.into_owned();
         message.split_once(": ").map(|(_, sentence)| sentence.to_owned()).unwrap_or_default()
     };

@@ -15,7 +15,7 @@ pub fn check(bytes: &[u8]) {
     let marked = String::from_utf8_lossy(body).replace('a', &format!(" {CANARY} "));
     for body in [body, marked.as_bytes()] {
         let after = std::str::from_utf8(body).ok();
-        let fault = classify_error(Dialect::Chat, status, after, body, u64::from(choice) * 7, REQUEST);
+        let fault = classify_error(status, after, body, u64::from(choice) * 7, REQUEST);
         if let Some(pause) = fault.retry_after {
             assert!(pause.as_secs() <= 3_600);
         }
