@@ -13,16 +13,15 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// Invalid field, as a path such as `messages[2].content`.
     pub param: Option<String>,
-    /// True if `param` is the name that the client sent, although the dialect has another name for its purpose.
+    /// True if `param` is the name that the client sent, although the client's dialect calls the field differently.
     pub is_client_param: bool,
     /// Structured context; `details` in the response.
     pub details: Map<String, Value>,
     /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// True if the error is caused only by other requests in flight: the same request succeeds after they have ended.
+    /// True if only other requests in flight caused the error: the same request can succeed once they have ended.
     pub caused_by_in_flight: bool,
-    /// True if the request must not be repeated automatically, although the status of the code is one that clients
-    /// repeat.
+    /// True if the request must not be repeated automatically, although clients repeat requests after this status.
     pub is_final: bool,
 }
 

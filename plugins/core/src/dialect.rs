@@ -34,7 +34,7 @@ pub enum ErrorEnvelope {
     Messages,
 }
 
-/// Format of the header that says when a rate limit is fully restored.
+/// Format of the header with the time at which a rate limit is fully restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetFormat {
     /// Duration until the reset, such as `6m0s`.
@@ -87,7 +87,7 @@ pub struct DialectSpec {
     pub dialect: Dialect,
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
-    /// Start of the paths of its endpoints, on which errors follow the dialect; `None` for a dialect of providers only.
+    /// Prefix of the paths whose errors are written in this dialect; `None` for a dialect of providers only.
     pub client_path: Option<&'static str>,
     /// Path below a provider's base URL.
     pub provider_path: &'static str,
@@ -240,7 +240,7 @@ impl Dialect {
     /// Returns the properties of the dialect.
     #[must_use]
     pub const fn spec(self) -> &'static DialectSpec {
-        // Unreachable: the test `each_dialect_has_one_row_with_its_own_name_and_path` compares the table with the enum.
+        // The index is valid: the test `each_dialect_has_one_row_with_its_own_name_and_path` checks the table.
         #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
         DIALECTS[self as usize]
     }
@@ -263,14 +263,15 @@ impl Dialect {
         self.spec().request_form
     }
 
-    /// Returns the client's name for the member of the request form to which `path` leads.
+    /// Returns the client's name for the top-level member of the request form in which `path` begins, or `path` itself
+    /// if the member has the same name in this dialect.
     #[must_use]
     pub fn client_member_name(self, path: &str) -> &str {
         let root = path.split(['[', '.']).next().unwrap_or(path);
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }
 
-    /// Returns the dialect of the endpoint at a path.
+    /// Returns the dialect whose [`DialectSpec::client_path`] is a prefix of the path.
     #[must_use]
     pub fn from_path(path: &str) -> Option<Self> {
         let is_own = |row: &&&DialectSpec| row.client_path.is_some_and(|own| path.starts_with(own));

@@ -6,10 +6,11 @@
 //! number = chain · 2^33 + sequence,   chain < 2^20,   sequence from 1
 //! ```
 
-/// Maximum number of entries of a chain, and the distance between the first numbers of two consecutive chains.
+/// Distance between the first numbers of two consecutive chains. A chain has one entry less, because sequences start at
+/// 1.
 const CHAIN_ENTRIES: u64 = 1 << 33;
 
-/// Maximum number of chains of a ledger: one for each gateway that ever joined a fleet.
+/// Maximum number of chains of a ledger. A gateway of a fleet continues the lowest chain that no living gateway writes.
 pub const MAX_CHAINS: u32 = 1 << 20;
 
 /// Returns the number of the chain to which a ledger entry belongs.
@@ -25,7 +26,7 @@ pub const fn sequence_of(number: u64) -> u64 {
     number % CHAIN_ENTRIES
 }
 
-/// Returns the number before the first entry of a chain.
+/// Returns the number before the first entry of a chain, with sequence 0.
 #[must_use]
 #[allow(clippy::cast_lossless, reason = "`from` is not const")]
 pub const fn chain_start(chain: u32) -> u64 {

@@ -5,13 +5,13 @@
 pub enum ErrorCode {
     /// Malformed JSON, wrong type, or value out of range.
     InvalidRequest,
-    /// Feature that the model or its providers do not have.
+    /// Feature that the gateway, the model or its providers do not have.
     Unsupported,
     /// Input larger than the model's context window.
     ContextLength,
     /// Content rejected by a provider.
     ContentRefused,
-    /// API key missing, malformed or revoked.
+    /// API key missing, malformed, unknown, expired or revoked.
     InvalidKey,
     /// Account balance lower than the amount to reserve for the request.
     InsufficientCredits,
@@ -21,13 +21,13 @@ pub enum ErrorCode {
     InsufficientScope,
     /// Unknown model, alias or flavor.
     ModelNotFound,
-    /// Unknown file, batch or route.
+    /// Unknown path, or an object that does not exist, such as a file or a batch.
     NotFound,
     /// Known path with a method that it does not support.
     MethodNotAllowed,
-    /// Conflict with another operation, e.g. a running request with the same idempotency key.
+    /// Conflict with another operation or with the state of an object, such as a name that is taken.
     Conflict,
-    /// Request body over its size limit.
+    /// Request body or upload over its size limit.
     TooLarge,
     /// Content type that the endpoint does not read.
     UnsupportedMediaType,
@@ -41,15 +41,15 @@ pub enum ErrorCode {
     Misdirected,
     /// Limit of requests or tokens reached.
     RateLimited,
-    /// Timeout while the request was received.
+    /// Timeout while the request was received, or while a report was computed.
     RequestTimeout,
     /// Internal error of the gateway.
     Internal,
-    /// All providers failed or are unavailable.
+    /// All providers failed or are unavailable, or a service that the gateway needs, such as its database.
     Unavailable,
-    /// Gateway that has no capacity for a further request.
+    /// Gateway without capacity for a further request.
     Overloaded,
-    /// Disk full.
+    /// Disk or bucket full, or a quota of stored data reached.
     StorageFull,
 }
 

@@ -25,7 +25,7 @@ pub fn encode<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
     text
 }
 
-/// Decodes two digits to a byte.
+/// Decodes two digits to a byte; `None` if one of them is not hexadecimal.
 #[must_use]
 pub fn decode_byte([high, low]: [u8; 2]) -> Option<u8> {
     // Digits are decoded one by one, because `u8::from_str_radix` would accept a sign such as `+f`.
@@ -33,7 +33,7 @@ pub fn decode_byte([high, low]: [u8; 2]) -> Option<u8> {
     Some(value(high)? << 4 | value(low)?)
 }
 
-/// Decodes a fixed number of bytes; `None` if the number of digits differs.
+/// Decodes `N` bytes; `None` if there are not exactly two digits for each, or one of them is not hexadecimal.
 #[must_use]
 pub fn decode<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };

@@ -20,7 +20,8 @@ pub struct BodyMember {
     pub member: Range<usize>,
     /// Range of the value without surrounding white space.
     pub value: Range<usize>,
-    /// Ranges of long strings in the value, sorted, that the validation has found; a reader need not scan them again.
+    /// Ranges in the body of the long strings in the value, sorted. Validation has found their ends, so that a reader
+    /// need not scan them again.
     pub long_strings: Vec<Range<usize>>,
 }
 
@@ -131,7 +132,7 @@ pub struct InferenceRequest {
     pub include_usage: bool,
     /// Cap on generated tokens, if the client gave one.
     pub max_tokens: Option<u64>,
-    /// Number of choices, 1 to 10.
+    /// Number of choices: 1 to 10; for text completions the prompts times `n`, up to 1024.
     pub n: u32,
     /// True if parallel tool calls are allowed.
     pub parallel_tools: bool,
@@ -147,7 +148,8 @@ pub struct InferenceRequest {
     pub thinking: ThinkingDisplay,
     /// Responses dialect: parts of the request that the converted body does not have.
     pub responses: Option<Box<ResponsesDetails>>,
-    /// Bytes of prompt text (messages, system, tools) without inline media: an upper bound of the text's tokens.
+    /// Bytes of the texts that the model reads (messages, system, tools, inputs) without inline media: an upper bound
+    /// of their tokens. A token id counts as 4 bytes; texts to be spoken count in characters.
     pub prompt_bytes: usize,
     /// Number of inline and linked images in the prompt.
     pub images: u32,
@@ -156,8 +158,8 @@ pub struct InferenceRequest {
 }
 
 impl InferenceRequest {
-    /// Returns a request of a kind other than chat, with this task, without a stream, and with default values for all
-    /// other fields. Its dialect is chat, because the endpoints of these kinds follow the conventions of the chat
+    /// Returns a request that is no conversation, with this task, without a stream, and with default values for all
+    /// other fields. Its dialect is chat, because the endpoints of such tasks follow the conventions of the chat
     /// dialect.
     #[must_use]
     pub fn for_task(
@@ -199,8 +201,9 @@ impl InferenceRequest {
         TokenUsage::estimate(self.prompt_bytes, output_bytes)
     }
 
-    /// Upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte. Includes the
-    /// tokens of a chat template, and those that a model adds to each input or document.
+    /// Upper bound of the prompt tokens, from the number of bytes: a token of text has at least one byte. Includes
+    /// [`UsageBounds::IMAGE_TOKENS`] for each image, the tokens of a chat template, those that a model adds to each
+    /// input or document, and the query once for each reranked document.
     #[must_use]
     pub fn max_input_tokens(&self) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -231,7 +234,8 @@ impl InferenceRequest {
         text.saturating_add(images).saturating_add(template)
     }
 
-    /// Bounds of the usage that a provider may report, without those by delivered bytes.
+    /// Bounds of the usage that a provider may report. `delivered` and `least_output`, which depend on the delivered
+    /// bytes, do not restrict it yet.
     #[must_use]
     pub fn usage_bounds(&self, target: &AttemptTarget<'_>) -> UsageBounds {
         let window = target.capabilities.context_length.unwrap_or(TokenUsage::MAX_TOKENS);
@@ -245,7 +249,7 @@ impl InferenceRequest {
     }
 
     /// Returns the lower bound of the prompt tokens. For embeddings and rerank it is at most 1, because the model may
-    /// truncate each input.
+    /// truncate each input; for images, audio and moderation it is 0.
     fn min_input_tokens(&self, window: u64) -> u64 {
         let least = UsageBounds::min_tokens(self.prompt_bytes).min(window);
         match &self.task {
@@ -255,8 +259,8 @@ impl InferenceRequest {
         }
     }
 
-    /// Upper bound of the prompt tokens that a model with this context window can read: each prompt of a text
-    /// completion, each input of an embedding and each document has the whole window.
+    /// Upper bound of the prompt tokens that a model with this context window can read. Each prompt of a text
+    /// completion, each input or text and each document has the whole window; images and transcriptions have no window.
     #[must_use]
     pub fn max_input_tokens_for_window(&self, window: u64) -> u64 {
         let texts = match &self.task {
@@ -322,7 +326,7 @@ impl InferenceRequest {
         matches!(&self.task, InferenceTask::Complete(task) if task.echo)
     }
 
-    /// Number of diffusion steps of an image request.
+    /// Number of diffusion steps that an image request names in `num_inference_steps` or `steps`.
     #[must_use]
     pub fn diffusion_steps(&self) -> Option<u32> {
         let value = self.member_value("num_inference_steps").or_else(|| self.member_value("steps"))?;
@@ -336,7 +340,8 @@ impl InferenceRequest {
         (value != b"null").then_some(value)
     }
 
-    /// Marks the member that an error names as one of the client, if the client sent a member of this name.
+    /// Marks the `param` of an error as the client's own name, if the client sent this member although its dialect has
+    /// another name for it.
     #[must_use]
     pub fn mark_client_param(&self, refusal: ApiError) -> ApiError {
         let path = refusal.param.as_deref().unwrap_or_default();

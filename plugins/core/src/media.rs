@@ -117,7 +117,8 @@ pub struct AudioInput {
     pub extension: &'static str,
     /// Content type of the file.
     pub content_type: &'static str,
-    /// Duration of the file in seconds; `None` if the file contains none.
+    /// Duration of the file in seconds, more than zero; `None` if the file contains none, or states more than its bytes
+    /// can hold.
     pub seconds: Option<Decimal>,
     /// Basis of the duration.
     pub basis: DurationBasis,
@@ -126,7 +127,7 @@ pub struct AudioInput {
 }
 
 impl AudioInput {
-    /// Minimum bytes per second of audio, for a file that states no duration: 8 kbit/s.
+    /// Minimum bytes per second of audio, for a file whose duration was not counted: 8 kbit/s.
     const MIN_BYTES_PER_SECOND: u64 = 1_000;
     /// Typical bytes per second of audio, if the duration is unknown: 128 kbit/s.
     const TYPICAL_BYTES_PER_SECOND: u64 = 16_000;
@@ -134,7 +135,7 @@ impl AudioInput {
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
     /// Returns the maximum seconds to charge, which are reserved: the duration that was counted in the file, or else
-    /// the longest duration that its bytes can hold.
+    /// the longest duration that its bytes can hold, and at least the duration that the file states.
     #[must_use]
     pub fn max_seconds(&self) -> Decimal {
         let longest = Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1);
@@ -145,10 +146,10 @@ impl AudioInput {
         }
     }
 
-    /// Returns the seconds to charge, never zero: the duration that was counted in the file. If the file only states a
-    /// duration, the duration reported by the provider (`claimed`) can raise it; if the file states none, the reported
-    /// duration is charged, or without a report an estimate from the bytes. A reported duration counts within what the
-    /// file's bytes can hold.
+    /// Returns the seconds to charge, to the millisecond and never zero: the duration that was counted in the file. If
+    /// the file only states a duration, the duration reported by the provider (`claimed`) can raise it; if the file
+    /// states none, the reported duration is charged, or without a report an estimate from the bytes. A reported
+    /// duration counts only as far as the file's bytes can hold it.
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Members of the gateway that are left out of a request after refusals, and the proof of which ones a provider
-//! refuses.
+//! Members added by the gateway that are left out of a request after a provider refused it, and the proof of which ones
+//! the provider refuses.
 
 use crate::request_adjustment::ExtraMembers;
 use crate::upstream_error::RefusedMembers;
 
-/// Maximum number of attempts that omit one more member each, after a refusal that names no member. The next attempt
-/// omits all remaining ones.
+/// Maximum number of attempts that omit one more member each, after refusals that name no member. The attempt after
+/// them omits all remaining members.
 const MAX_SINGLE_GUESSES: usize = 3;
 
 /// Members that were omitted from the request after the refusals of earlier attempts.
@@ -13,14 +13,14 @@ const MAX_SINGLE_GUESSES: usize = 3;
 pub struct MemberOmissions {
     /// Members that the provider named in its refusals.
     named: ExtraMembers,
-    /// Members that the last request was the first to leave out, after a refusal without a name.
+    /// Members that only the last request left out, after a refusal that names no member.
     last_guess: ExtraMembers,
-    /// Number of requests that left out members after a refusal without a name.
+    /// Number of requests that left out members after a refusal that names no member.
     guesses: usize,
 }
 
 impl MemberOmissions {
-    /// Returns the members to leave out after a refusal without a name; `None` if the request contains none of them.
+    /// Returns the members to leave out after a refusal that names none; `None` if the request contains none of them.
     /// `possible` are the members that the provider may mean, and `changes` returns true if the request would change
     /// without a set of members.
     pub fn guess_refused_members(

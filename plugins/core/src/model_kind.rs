@@ -25,7 +25,7 @@ pub enum ModelKind {
 /// Unit in which the work of a kind is counted, limited and sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkUnit {
-    /// Tokens read and generated; prices `input` and `output`.
+    /// Tokens read and generated, sold at the prices `input` and `output`.
     GeneratedTokens,
     /// Input tokens, sold at the price `input`.
     InputTokens,
@@ -38,7 +38,7 @@ pub enum WorkUnit {
 /// Formula for the energy of a kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FootprintModel {
-    /// Joules per token read and generated; prompts cost more the longer they are.
+    /// Joules per token read and generated; the longer a prompt, the more joules each of its tokens takes.
     Generator,
     /// Joules per input token.
     Encoder,
@@ -57,8 +57,8 @@ pub struct KindSpec {
     pub name: &'static str,
     /// Name in `_meta.type` of the catalogue.
     pub catalog_type: &'static str,
-    /// Paths of the endpoints of this kind. The error names them if a model of this kind is requested at another
-    /// endpoint.
+    /// Paths of endpoints of this kind, for the error if a model of this kind is requested at the endpoint of another
+    /// kind.
     pub paths: &'static str,
     /// Scope that an API key needs for this kind.
     pub scope: &'static str,
@@ -208,7 +208,7 @@ impl ModelKind {
     /// Returns the row of the kind in the table of kinds.
     #[must_use]
     pub const fn spec(self) -> &'static KindSpec {
-        // Unreachable: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.
+        // The index is valid: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.
         #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
         &MODEL_KINDS[self as usize]
     }

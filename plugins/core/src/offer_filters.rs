@@ -16,7 +16,7 @@ pub struct OfferFilters {
     pub min_speed_tps: Option<f64>,
 }
 
-/// Kind of filter.
+/// Kind of filter, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfferFilter {
     /// Countries in which the provider's machines may be.
@@ -51,8 +51,8 @@ impl fmt::Display for OfferFilter {
     }
 }
 
-/// Properties of an offer that are compared with the filters. An offer with an unknown value does not pass the filter
-/// of that value, except for the speed.
+/// Properties of an offer that are compared with the filters. An offer without an input price does not pass a filter by
+/// price; an offer without a measured speed passes a filter by speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfferProperties<'f> {
     /// Country, ISO 3166-1 alpha-2 in upper case.
@@ -92,7 +92,8 @@ impl OfferFilters {
         OfferFilter::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
-    /// True if an offer passes only because its speed is unknown.
+    /// True if the request demands a minimum speed and the speed of the offer is unknown. The other filters are not
+    /// compared.
     #[must_use]
     pub fn allows_only_unmeasured_speed(&self, facts: &OfferProperties<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()

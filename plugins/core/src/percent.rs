@@ -27,7 +27,8 @@ pub fn decode(text: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(text).decode_utf8().ok()
 }
 
-/// Decodes a name or value of a query, where a plus is a blank; `None` if the result is not UTF-8.
+/// Decodes one name or value of a query or of an `application/x-www-form-urlencoded` body, where a plus is a blank;
+/// `None` if the result is not UTF-8.
 #[must_use]
 pub fn decode_form(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('+') {
@@ -36,7 +37,8 @@ pub fn decode_form(text: &str) -> Option<Cow<'_, str>> {
     decode(&text.replace('+', " ")).map(|decoded| Cow::Owned(decoded.into_owned()))
 }
 
-/// Splits a query (without `?`) into undecoded names and values; a parameter without `=` has an empty value.
+/// Splits a query (without `?`) into names and values, which the caller decodes with [`decode_form`]. A parameter
+/// without `=` has an empty value; empty parameters are left out.
 pub fn query_parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))

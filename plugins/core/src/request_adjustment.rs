@@ -41,7 +41,7 @@ pub enum ExtraMember {
     ReturnDocuments,
     /// `raw_scores` of rerank.
     RawScores,
-    /// `response_format` and granularities of images and transcriptions.
+    /// `response_format` of images and transcriptions, and `timestamp_granularities`.
     MediaFormat,
     /// `temperature` of a preset.
     Temperature,
@@ -92,7 +92,8 @@ pub enum ExtraMember {
 
 use ExtraMember as E;
 
-/// Members and headers, each with the lower-case words that identify it in a provider's error message or path.
+/// Members and headers, each with the lower-case words that identify it in the message or the field path of a
+/// provider's error. [`ExtraMember::Reasoning`] has no row: its words are those of [`ExtraMember::ReasoningName`].
 pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::StreamOptions, &["stream_options", "stream options", "include_usage"]),
     (E::MultipleChoices, &["n", "n_cmpl", "best_of", "num_choices", "multiple choices", "number of choices"]),
@@ -136,7 +137,7 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
 ];
 
 /// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
-/// outer one, as a part of the path. A word that can be replaced is inside the member with this word.
+/// outer one, as a part of the path. `ExactEffort`, which replaces a word of a member, counts as inside that member.
 const NARROWER: &[(ExtraMember, ExtraMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
@@ -168,8 +169,8 @@ impl ExtraMembers {
     /// Empty set of members.
     pub const NONE: Self = Self(0);
 
-    /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses a
-    /// member without its name may mean each of them. Switches of reasoning and `strict` are not among them.
+    /// Members that the gateway adds by itself, and without which the answer means the same. A provider that refuses an
+    /// unknown member without naming it may mean any of them. Switches of reasoning and `strict` are not among them.
     pub const ADDED: Self = Self::of_all(&[
         E::StreamOptions,
         E::ToolChoice,
@@ -259,7 +260,7 @@ impl ExtraMembers {
 
     /// Members to omit from the next request, after an error message has named the members of this set; `left_out` are
     /// those omitted already. If the alternative name of reasoning is refused too, the engine accepts neither name, and
-    /// the reasoning itself is omitted.
+    /// the reasoning itself is omitted. `MultipleChoices` is not omitted: the choices are requested separately instead.
     #[must_use]
     pub const fn newly_omitted(self, left_out: Self) -> Self {
         let fresh = self.difference(left_out).difference(Self::of(E::MultipleChoices));
@@ -276,7 +277,7 @@ impl ExtraMembers {
         broader.fold(self, |rest, (_, broad)| rest.difference(Self::of(*broad)))
     }
 
-    /// Elements of the set, in the order of [`EXTRA_MEMBERS`].
+    /// Elements of the set, in the order of [`EXTRA_MEMBERS`]; [`ExtraMember::Reasoning`] is the last one.
     pub fn iter(self) -> impl Iterator<Item = ExtraMember> {
         let all = EXTRA_MEMBERS.iter().map(|(extra, _)| *extra).chain([E::Reasoning]);
         all.filter(move |extra| self.contains(*extra))
@@ -288,7 +289,7 @@ impl ExtraMembers {
         rows.flat_map(|(extra, _)| extra.headers().iter().copied())
     }
 
-    /// Returns the name of each element for the log.
+    /// Returns the name of each element for the log; [`ExtraMember::Reasoning`] has none.
     pub fn log_names(self) -> impl Iterator<Item = &'static str> {
         let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
         rows.filter_map(|(_, words)| words.first().copied())

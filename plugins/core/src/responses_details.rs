@@ -32,7 +32,7 @@ impl MappedTool {
     pub const INPUT_MEMBER: &str = "input";
 }
 
-/// Parts of a request of the responses dialect.
+/// Parts of a request of the responses dialect that its chat form lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsesDetails {
     /// Members of the request that the response object repeats: JSON members without enclosing braces.
@@ -47,7 +47,7 @@ pub struct ResponsesDetails {
     pub stored_input: Option<StoredInput>,
     /// True if the request is for a background response.
     pub in_background: bool,
-    /// Members of the chat form that the client sent itself, under names that this dialect does not have.
+    /// Names of members that the client sent as in the chat form, although this dialect has other names for them.
     pub foreign_members: Vec<&'static str>,
     /// For each message of the assistant in the chat form, the messages of the conversation that it joins.
     pub earlier_messages: Vec<Vec<EarlierMessage>>,
@@ -99,16 +99,16 @@ pub struct StoredInput {
     pub input: Bytes,
 }
 
-/// Access of a request to stored responses.
+/// Access of one request to stored responses: permission to store its own, and the conversation that it continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseStorage {
-    /// Effect of `store` and `background`.
+    /// Permission to store the response, which decides on the effect of `store` and `background`.
     pub access: StoreAccess,
     /// Conversation to which `previous_response_id` refers.
     pub previous: PreviousResponse,
 }
 
-/// Effect of `store` and `background` on a request.
+/// Permission of a request to store its response, which decides on the effect of `store` and `background`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreAccess {
     /// API key without stored responses: `store` has no effect, and `background` is refused.

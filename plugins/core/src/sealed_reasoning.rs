@@ -1,7 +1,8 @@
 //! Reasoning in the form that stateless clients send back (`encrypted_content` of the responses dialect).
 //!
-//! The form is a version, a checksum and the text in base64url. It hides nothing: the client has seen the text. The
-//! checksum tells the gateway's own values from those of other vendors, which no model behind the gateway can read.
+//! The form is a version, a checksum and the text in base64url. It is not encrypted, because the client has seen the
+//! text. The checksum distinguishes the gateway's own values from those of other vendors, which no model behind the
+//! gateway can read.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

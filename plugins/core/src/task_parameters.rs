@@ -1,12 +1,13 @@
-//! Parameters of embedding and rerank requests that change the result: sent to an offer that lists them in
-//! `supported_parameters`, else the request is refused by name.
+//! Parameters of embedding and rerank requests that change the result. They are sent to an offer that lists them in
+//! `supported_parameters`; if no offer does, the request is refused with an error that names the parameter.
 
 use crate::inference_request::InferenceRequest;
 use crate::inference_task::InferenceTask;
 use crate::traits::AttemptTarget;
 use bytes::Bytes;
 
-/// Parameters of embeddings, sorted by name. Vectors of queries and of documents differ by them.
+/// Parameters of embedding requests that change the vectors, such as a prefix for queries or for documents; sorted by
+/// name.
 pub const EMBEDDING_PARAMETERS: &[&str] = &[
     "input_type",
     "instruction",

@@ -44,7 +44,7 @@ pub enum RerankScoreTransform {
     Sigmoid,
 }
 
-/// Features that an offer accepts on the wire beyond the dialect's core.
+/// Features that an offer accepts on the wire beyond the dialect's core, and its limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfferCapabilities {
     /// `supported_parameters` of the catalogue: request parameters that the model accepts.
@@ -84,8 +84,8 @@ pub struct OfferCapabilities {
 }
 
 impl OfferCapabilities {
-    /// True if a request may have this many choices: by `max_n`, or by the parameters in the catalogue if `max_n` is
-    /// absent.
+    /// True if a request may have this many choices: by `max_n`, or, if `max_n` is absent, by the parameters in the
+    /// catalogue. An empty list of parameters allows any number.
     #[must_use]
     pub fn supports_choices(&self, choices: u32) -> bool {
         match self.max_n {
@@ -110,8 +110,8 @@ pub struct AttemptTarget<'a> {
     pub dialect: Dialect,
     /// Capabilities of the offer.
     pub capabilities: &'a OfferCapabilities,
-    /// Sampling parameters of the model's preset, as JSON members (`"top_p":0.9,…`), for those that the client left
-    /// out; may be empty.
+    /// Sampling parameters of the model's preset, as names with JSON values. Each is sent unless the client set the
+    /// parameter itself. Empty without a preset.
     pub preset: &'a [(Box<str>, Box<str>)],
     /// Cap on generated tokens that replaces the client's, if it was clamped.
     pub max_tokens: Option<u64>,
@@ -195,7 +195,8 @@ impl OutputBuffer {
 /// Translated answer of a request that is not streamed, without `environment_impact` and `billing_cost`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferedResponse {
-    /// JSON object in the client's dialect; its last byte is `}`.
+    /// Body for the client in chunks: a JSON object whose last byte is `}`, or the audio or text that the client
+    /// requested. Empty for images.
     pub body: Vec<Bytes>,
     /// Work reported by the provider.
     pub work: Option<WorkDone>,
@@ -274,7 +275,7 @@ pub trait StreamTranslation: Send {
     /// Gateway's count of the output passed to the client, at most the amount that the request allows.
     fn estimated_usage(&self) -> TokenUsage;
 
-    /// Part of the answer that the client has received so far.
+    /// Amount of the answer that the client has received so far.
     fn delivered_part(&self) -> DeliveredUsage {
         let bytes = self.output_bytes();
         DeliveredUsage { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
@@ -321,8 +322,8 @@ pub trait StreamTranslation: Send {
     /// completely recorded.
     fn delivered_text(&mut self) -> Option<String>;
 
-    /// Resumes the answer at another provider. Returns false if that is impossible: too much was delivered, or the
-    /// content cannot be compared.
+    /// Prepares the translation for the bytes of another provider, which resumes the answer. Returns false if that is
+    /// impossible: too much was delivered, or the content cannot be compared.
     fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool;
 
     /// Writes the end of a successful answer: the last event, held back until now, with the usage and `objects` (JSON

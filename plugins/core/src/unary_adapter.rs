@@ -44,7 +44,8 @@ pub struct UpstreamAnswer {
 }
 
 impl UpstreamAnswer {
-    /// Returns the value of a header, by its index in [`ProviderAdapter::response_headers`], as a number.
+    /// Returns the value of a header, by its index in [`ProviderAdapter::response_headers`], as a number; `None` if it
+    /// is absent or not a number.
     #[must_use]
     pub fn header_number(&self, header: usize) -> Option<u64> {
         self.headers.get(header)?.as_deref()?.trim().parse().ok()

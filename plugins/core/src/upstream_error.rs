@@ -76,7 +76,8 @@ impl UpstreamErrorKind {
         self.is_connection_error() || matches!(self, Self::Credentials(401))
     }
 
-    /// True if the connection to the provider failed.
+    /// True if no connection to the provider could be established: connecting or the TLS handshake failed. A connection
+    /// that broke later does not count.
     #[must_use]
     pub const fn is_connection_error(self) -> bool {
         matches!(self, Self::Connect | Self::Tls)
@@ -142,8 +143,9 @@ impl RefusedMembers {
 pub struct UpstreamError {
     /// Kind of the failure.
     pub kind: UpstreamErrorKind,
-    /// Error for the client if the client's request caused the failure. It is not retried and never counts against the
-    /// provider.
+    /// Error for the client if the request or the model's output caused the failure. Such a failure never counts
+    /// against the provider, and is not retried unless `may_be_provider` is true or another offer has a larger context
+    /// window.
     pub api_error: Option<Box<ApiError>>,
     /// True if the provider may have caused the failure: another provider is tried, and `api_error` is sent only if all
     /// providers fail.
@@ -180,8 +182,8 @@ impl UpstreamError {
         }
     }
 
-    /// True if a shorter answer could succeed: the requested length does not fit the context window together with the
-    /// input.
+    /// True if a request for a shorter answer could succeed: the requested length does not fit the context window
+    /// together with the input, or exceeds the provider's maximum.
     #[must_use]
     pub fn is_length_error(&self) -> bool {
         let about = |refusal: &ApiError| {

@@ -10,14 +10,15 @@ pub enum UsageSource {
     Provider,
     /// Counted by the gateway from the data passed through; marked as such in all output.
     Gateway,
-    /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow.
+    /// Counted by the gateway, because the provider reported more than [`UsageBounds`] allow, or more cached tokens
+    /// than prompt tokens.
     Overstated,
     /// Counted by the gateway, because the provider reported less than [`UsageBounds`] allow.
     Understated,
 }
 
 impl UsageSource {
-    /// True if the gateway counted.
+    /// True if the gateway counted the tokens itself.
     #[must_use]
     pub const fn is_gateway(self) -> bool {
         matches!(self, Self::Gateway) || self.is_implausible()
@@ -35,11 +36,12 @@ impl UsageSource {
 pub struct UsageBounds {
     /// Maximum number of prompt tokens.
     pub input: u64,
-    /// Generated tokens that the request allows, all choices together.
+    /// Maximum number of generated tokens by the limits of the request, all choices together.
     pub output: u64,
-    /// Generated tokens that the delivered bytes can contain.
+    /// Maximum number of generated tokens that the delivered bytes can contain.
     pub delivered: u64,
-    /// Generated tokens of candidates that are not delivered, because `best_of` requests more texts than are returned.
+    /// Maximum number of generated tokens in texts that are not delivered, because `best_of` requests more texts than
+    /// are returned.
     pub undelivered: u64,
     /// Minimum number of prompt tokens.
     pub least_input: u64,
@@ -47,7 +49,7 @@ pub struct UsageBounds {
     pub least_output: u64,
 }
 
-/// Part of an answer that its client has received.
+/// Amount of an answer that its client has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredUsage {
     /// True if the client has received no text, no reasoning and no tool call.
@@ -60,15 +62,15 @@ pub struct DeliveredUsage {
 }
 
 impl UsageBounds {
-    /// Tokens of a chat template around the messages, or of the template of a moderation model.
+    /// Maximum number of tokens of a chat template around the messages, or of the template of a moderation model.
     pub const TEMPLATE_TOKENS: u64 = 1_024;
     /// Maximum number of prompt tokens for one image.
     pub const IMAGE_TOKENS: u64 = 16_384;
-    /// Tokens that a model adds to each embedding input or reranked document.
+    /// Maximum number of tokens that a model adds to each prompt, input text or reranked document.
     pub const TOKENS_PER_INPUT: u64 = 128;
-    /// Generated tokens without text per choice (end of text, reasoning marks).
+    /// Maximum number of generated tokens without text for each choice (end of text, reasoning marks).
     pub const TOKENS_PER_CHOICE: u64 = 64;
-    /// Generated tokens without text for each tool call, such as the marks around it.
+    /// Maximum number of generated tokens without text for each tool call, such as the marks around it.
     pub const TOKENS_PER_CALL: u64 = 32;
 
     /// Bytes of the longest tokens of known vocabularies: runs of spaces and of dashes.
@@ -86,10 +88,10 @@ impl UsageBounds {
             .saturating_add(Self::EXTRA_OUTPUT_BYTES)
     }
 
-    /// Bytes of a token above those of any vocabulary, for the minimum number of tokens of a text.
+    /// Bytes per token that no known vocabulary reaches: the divisor for the minimum number of tokens of a text.
     const MIN_TOKENS_DIVISOR: usize = 256;
 
-    /// Minimum number of tokens in `bytes` bytes of text: at least 1 for any text.
+    /// Minimum number of tokens in `bytes` bytes of text: at least 1 for a text that is not empty.
     #[must_use]
     pub fn min_tokens(bytes: usize) -> u64 {
         u64::try_from(bytes.div_ceil(Self::MIN_TOKENS_DIVISOR)).unwrap_or(u64::MAX)
@@ -124,7 +126,8 @@ pub struct TokenUsage {
     pub source: UsageSource,
 }
 
-/// Bytes of text per token for estimates: more than most tokenizers need for prose, to avoid an overcharge.
+/// Bytes of text per token for estimates. Most tokenizers need fewer bytes per token of prose, so that an estimate is
+/// too low rather than too high.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TokenUsage {
@@ -145,7 +148,7 @@ impl TokenUsage {
 }
 
 impl TokenUsage {
-    /// Limits the usage to what the request allows; the customer does not pay for more.
+    /// Limits the input and output tokens to the maxima of the request; the customer does not pay for more.
     #[must_use]
     pub fn clamp_to(self, bounds: &UsageBounds) -> Self {
         let (input, output) = (self.input.min(bounds.input), self.output.min(bounds.output));
@@ -190,7 +193,7 @@ impl ReportedUsage {
     }
 
     /// Replaces a half (input or output) that is missing or outside of its bounds by the gateway's count, and marks the
-    /// source.
+    /// source. An input half with more cached tokens than prompt tokens is replaced too.
     #[must_use]
     pub fn to_plausible_usage(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered.saturating_add(bounds.undelivered));
@@ -220,7 +223,7 @@ impl ReportedUsage {
 /// Work done by a provider, in the units of energy and billing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkDone {
-    /// Tokens in and out (chat), or in only (embedding, rerank).
+    /// Tokens in and out (chat), or in only (embedding, rerank, moderation).
     Tokens(TokenUsage),
     /// Generated images.
     Images {
@@ -231,7 +234,7 @@ pub enum WorkDone {
         /// Pixels per image; `None` means the reference size.
         pixels: Option<u64>,
     },
-    /// Transcribed audio.
+    /// Transcribed or generated audio.
     Audio {
         /// Length in seconds.
         seconds: Decimal,

@@ -13,7 +13,7 @@ pub const USAGE_ROW_VERSION: u32 = 1;
 pub enum UsageRowError {
     /// Row in an unknown format.
     InvalidFormat,
-    /// Row written by a later version of the gateway.
+    /// Row with another version than [`USAGE_ROW_VERSION`], as a later gateway writes it.
     NewerVersion,
 }
 
@@ -50,7 +50,7 @@ pub struct UsageRow<'a> {
     /// Requests without a charge.
     #[serde(skip_serializing_if = "is_zero")]
     pub uncharged: u64,
-    /// Requests whose tokens the gateway counted.
+    /// Charged requests whose tokens the gateway counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub counted: u64,
     /// Charged requests at the price of batches; absent in rows of earlier versions.
@@ -174,7 +174,7 @@ impl<'a> UsageRow<'a> {
 /// Parses an amount of a row; an empty text is 0.
 ///
 /// # Errors
-/// Returns `Format` if it is not an integer of 128 bits.
+/// Returns `InvalidFormat` if it is not an integer of 128 bits.
 pub fn parse_amount(text: &str) -> Result<i128, UsageRowError> {
     if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| UsageRowError::InvalidFormat) }
 }
@@ -182,7 +182,7 @@ pub fn parse_amount(text: &str) -> Result<i128, UsageRowError> {
 /// Returns the value of a row after an addition; a missing row counts as zero.
 ///
 /// # Errors
-/// Returns the error of a row that cannot be read.
+/// Returns the error of the row or of the change if it cannot be read.
 pub fn add_usage_rows(current: Option<&[u8]>, change: &[u8]) -> Result<Vec<u8>, UsageRowError> {
     let added = UsageRow::parse(change)?;
     let Some(current) = current else { return Ok(change.to_vec()) };
