@@ -5,7 +5,8 @@ use penstock_core::{ApiError, Dialect, ErrorCode, ErrorEnvelope};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Returns the error envelope of a dialect.
+/// Returns an error in the envelope of a dialect. `param` has the name of the field in that dialect, unless it is the
+/// name that the client sent.
 #[must_use]
 pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) -> Vec<u8> {
     match dialect.spec().http.error_envelope {
@@ -21,7 +22,8 @@ pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) ->
     }
 }
 
-/// Returns the JSON of an error: `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
+/// Returns an error in the chat envelope, with `param` as it is:
+/// `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
 #[must_use]
 pub fn chat_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
     envelope_with_param(refusal, refusal.param.as_deref(), request_id)
@@ -44,7 +46,8 @@ fn envelope_with_param(refusal: &ApiError, param: Option<&str>, request_id: &str
     .into_bytes()
 }
 
-/// `{"type":"error","error":{"type","message","code","details":{"error_code","name"}},"request_id"}`; an invalid field
+/// Returns an error in the messages envelope:
+/// `{"type":"error","error":{"type","message","code","details":{"error_code","name"}},"request_id"}`. An invalid field
 /// is named in `details.param`.
 #[must_use]
 pub fn messages_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {

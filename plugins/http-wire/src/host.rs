@@ -34,7 +34,7 @@ impl ServedHosts {
         Self { names: names.into_iter().map(name).filter(|name| !name.is_empty()).collect() }
     }
 
-    /// Returns the first name; `None` if there is none.
+    /// Returns the first of the names; `None` if no names are configured.
     #[must_use]
     pub fn first_host_name(&self) -> Option<&str> {
         self.names.first().map(|name| &**name)

@@ -1,5 +1,6 @@
-//! Parser of HTTP/1.1 request heads, which runs before any other processing. It checks completeness, limits and
-//! ambiguity: a head that two servers could interpret differently is rejected, above all in the framing of the body.
+//! Parser of HTTP/1.1 and HTTP/1.0 request heads, which runs before any other processing. It checks completeness,
+//! limits and ambiguity: a head that two servers could interpret differently is rejected, above all in the framing of
+//! the body.
 
 mod request_head;
 mod request_target;
@@ -28,7 +29,7 @@ pub enum HeadError {
     Malformed(&'static str),
     /// Request target longer than [`HeadLimits::target`].
     TargetTooLong,
-    /// Head longer than [`HeadLimits::bytes`].
+    /// Head longer than [`HeadLimits::bytes`], or a request line that is too long besides its target.
     TooLarge,
     /// Head with too many header fields.
     TooManyFields,
@@ -62,8 +63,8 @@ pub struct HeadParser {
 }
 
 impl HeadParser {
-    /// Continues parsing; returns the length of the head once it is complete. `bytes` always start with the bytes of
-    /// the last call.
+    /// Continues parsing; returns the length of the head once it is complete, and `None` before. `bytes` are all bytes
+    /// received so far: those of the last call and what has arrived since.
     ///
     /// # Errors
     /// Returns the first violation.

@@ -8,7 +8,7 @@ pub use decode::{EventTooLong, SseDecoder, SseEvent};
 
 use bytes::Bytes;
 
-/// Encodes `data: <json>` and a blank line. `json` must not contain a line break.
+/// Encodes an event without a name: `data: <json>` and a blank line. `json` must not contain a line break.
 #[must_use]
 pub fn data_event(json: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(json.len() + 8);
@@ -18,7 +18,7 @@ pub fn data_event(json: &[u8]) -> Bytes {
     Bytes::from(event)
 }
 
-/// Encodes `event: <name>`, `data: <json>` and a blank line. Neither may contain a line break.
+/// Encodes an event with a name: `event: <name>`, `data: <json>` and a blank line. Neither may contain a line break.
 #[must_use]
 pub fn named_event(name: &str, json: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(name.len() + json.len() + 16);

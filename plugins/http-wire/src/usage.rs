@@ -54,14 +54,15 @@ pub fn parse_token_count(value: &[u8]) -> Option<u64> {
     Some(parse_integer(value).unwrap_or(u64::MAX))
 }
 
-/// Parses an integer, also written as a string or as `12.0`.
+/// Parses an unsigned integer, also written as a string or as `12.0`; `None` for any other value.
 #[must_use]
 pub fn parse_integer(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim_matches('"');
     text.strip_suffix(".0").unwrap_or(text).parse().ok()
 }
 
-/// Parses an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`, with an optional `boundary`.
+/// Parses an `energy` object: `{"energy_joules":…}` or `{"energy_kwh":…}`, with an optional `boundary`. `None` for any
+/// other form and for a negative number.
 #[must_use]
 pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     let names =
@@ -79,8 +80,8 @@ pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     Some(MeasuredEnergy { joules, boundary })
 }
 
-/// Parses an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`. 1 Wms is a watt for a millisecond, a thousandth of
-/// a joule.
+/// Parses an `impact` object: `{"energy":{"total":…,"unit":"Wms"}}`, also with the unit mJ, Ws, J, Wh or kWh; `None`
+/// for other units. 1 Wms is a watt for a millisecond, a thousandth of a joule.
 #[must_use]
 pub fn parse_impact(object: &[u8]) -> Option<MeasuredEnergy> {
     let energy = member_value(object, "energy")?;
@@ -96,7 +97,7 @@ pub fn parse_impact(object: &[u8]) -> Option<MeasuredEnergy> {
     Some(MeasuredEnergy { joules, boundary: None })
 }
 
-/// Parses an SSE comment of the form `energy {…}`.
+/// Returns the energy in the first line of an SSE comment that has the form `energy {…}`.
 #[must_use]
 pub fn parse_energy_comment(comment: &[u8]) -> Option<MeasuredEnergy> {
     let mut lines = comment.split(|byte| *byte == b'\n');

@@ -1,5 +1,6 @@
-//! Detection of the end of a chunked body in the bytes of a connection. The scanner removes nothing: it returns how
-//! many of the bytes belong to the body, and rejects framing that two parsers could interpret differently.
+//! Detection of the end of a chunked body, of a request or a response, in the bytes of a connection. The scanner
+//! removes nothing: it returns how many of the bytes belong to the body, and rejects framing that two parsers could
+//! interpret differently.
 
 use super::MalformedResponse;
 use super::chunk_decoder::{MAX_LINE_BYTES, MAX_TRAILER_BYTES, chunk_length, is_field};
@@ -11,7 +12,7 @@ pub struct ChunkedBodyScanner {
     state: BoundaryState,
     /// Start of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Length in bytes of the trailers read so far.
+    /// Length of the trailers read so far, in bytes.
     trailers: usize,
 }
 

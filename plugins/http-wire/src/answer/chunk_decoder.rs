@@ -1,4 +1,4 @@
-//! Decoder of a chunked body that arrives in pieces.
+//! Decoder that removes the chunk framing from a body that arrives in pieces.
 
 use super::MalformedResponse;
 use crate::http1_request::{is_control, is_token};
@@ -42,10 +42,11 @@ pub enum ChunkStep {
 }
 
 impl ChunkDecoder {
-    /// Decodes bytes from the front of the buffer.
+    /// Decodes the next part of the body, and removes its bytes and its framing from the front of the buffer.
     ///
     /// # Errors
-    /// Returns the violated rule; the bytes after it cannot be interpreted.
+    /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit; the
+    /// bytes after it cannot be interpreted.
     pub fn decode_next(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedResponse> {
         loop {
             match self.state {
@@ -89,7 +90,7 @@ impl ChunkDecoder {
     }
 }
 
-/// Returns the next line without its end.
+/// Removes the next line from the buffer and returns it without its line end; `None` while the end has not arrived.
 fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedResponse> {
     let Some(end) = memchr::memchr(b'\n', buffer) else {
         let long = buffer.len() > MAX_LINE_BYTES;

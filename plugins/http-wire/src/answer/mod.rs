@@ -17,7 +17,7 @@ pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 128;
 
-/// Reason why bytes are not an HTTP/1.1 response.
+/// Reason why bytes are not an HTTP/1.1 response or a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedResponse(pub &'static str);
 
@@ -50,7 +50,8 @@ impl Http1ResponseHead {
     /// other than HEAD.
     ///
     /// # Errors
-    /// Returns the reason if the head is invalid, larger than [`MAX_HEAD_BYTES`] or has more than 128 fields.
+    /// Returns the reason if the head is invalid, has ambiguous framing, switches the protocol, is larger than
+    /// [`MAX_HEAD_BYTES`] or has more than 128 fields.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, MalformedResponse> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut answer = httparse::Response::new(&mut fields);

@@ -118,7 +118,8 @@ impl MultipartParser {
         }
     }
 
-    /// Reads content up to the next delimiter, or to the last byte that cannot belong to one.
+    /// Reads content up to the next delimiter, or to the last byte that cannot belong to one. Returns true if a
+    /// delimiter was found.
     fn read_content(&mut self, rest: &mut Bytes) -> bool {
         let (upto, found) = match self.delimiter.find(rest) {
             Some(at) => (at, true),
@@ -185,7 +186,7 @@ impl MultipartParser {
         let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::InvalidHead)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
-        // The end of the head is not needed as a line end, because the delimiter after an empty content has its own.
+        // The blank line is consumed with the head: even after empty content, the delimiter has a line end of its own.
         Ok(true)
     }
 }

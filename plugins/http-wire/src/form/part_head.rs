@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Maximum number of headers per part.
 const MAX_PART_HEADERS: usize = 16;
 
-/// Parsed head of a part.
+/// Head of a form part, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Name of the part.

@@ -16,7 +16,7 @@ pub enum UploadPiece {
     File(Part),
     /// Bytes of the file; never empty.
     Content(Bytes),
-    /// Form field other than the file: its name and its complete value.
+    /// Form field other than the file, with its name and its complete value.
     Field(String, Vec<u8>),
 }
 
@@ -36,12 +36,13 @@ pub struct UploadFormParser {
     /// Maximum length of a field value, in bytes.
     max_field_bytes: usize,
     file: FilePartState,
-    /// Name of the current part, with its value unless it is the file.
+    /// Name of the current part, and its value as far as it has arrived; the value of the file stays empty.
     part: Option<(String, Vec<u8>)>,
 }
 
 impl UploadFormParser {
-    /// Returns a parser for this content type; `noun` names the file in error messages.
+    /// Returns a parser for this content type; `noun` names the file in error messages, and `most_field` is the maximum
+    /// length of a field value in bytes.
     ///
     /// # Errors
     /// Returns an error for another content type or a missing boundary.
@@ -64,7 +65,7 @@ impl UploadFormParser {
     /// Parses the next bytes and passes the resulting elements to `take`.
     ///
     /// # Errors
-    /// Returns an error that names the invalid part, or the error of `take`.
+    /// Returns an error that names the invalid part or the field that is too long, or the error of `take`.
     pub fn push(
         &mut self,
         bytes: Bytes,
@@ -143,12 +144,12 @@ impl UploadFormParser {
     }
 }
 
-/// Error that names a part and describes the mistake.
+/// Returns an invalid-request error with the part's name and a sentence about its mistake.
 pub fn part_error(name: &str, sentence: impl Display) -> ApiError {
     ApiError::invalid(name, format!("{name}: {sentence}."))
 }
 
-/// Returns the name if it may be repeated in an error message: it is short and has no special characters.
+/// Returns the name if an error message may contain it: it is short and has no special characters.
 #[must_use]
 pub fn quotable_name(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');

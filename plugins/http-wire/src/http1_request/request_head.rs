@@ -25,7 +25,7 @@ impl Http1RequestHead {
         span_bytes(&self.bytes, self.scan.method)
     }
 
-    /// Path without the query.
+    /// Path without the query; `*` for this target, and the whole target of a CONNECT request.
     #[must_use]
     pub fn path(&self) -> &str {
         let path = self.text(self.scan.target.path);
@@ -38,7 +38,7 @@ impl Http1RequestHead {
         self.scan.target.query.map(|span| self.text(span))
     }
 
-    /// Requested host, with the port if it was sent.
+    /// Requested host from the target, or else from the `Host` field, with the port if it was sent.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.scan.target.authority.or(self.scan.host).map(|span| self.text(span))

@@ -11,7 +11,7 @@ pub(super) struct RequestTarget {
 }
 
 impl RequestTarget {
-    /// Parses a target that starts at `from`.
+    /// Parses a target that starts at offset `from` of the head; `connect` is true for the method CONNECT.
     ///
     /// # Errors
     /// Returns an error if the target has none of the forms, or an invalid character.

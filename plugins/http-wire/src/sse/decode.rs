@@ -25,7 +25,7 @@ impl SseEvent {
     }
 }
 
-/// Error of an event longer than the decoder's cap. The decoder returns nothing after it.
+/// Error of an incomplete event that exceeds the decoder's cap. The decoder returns nothing after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTooLong;
 
@@ -66,7 +66,8 @@ struct EventFields {
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl SseDecoder {
-    /// Returns a decoder that rejects events of more than `max_event_bytes` bytes.
+    /// Returns a decoder that fails when it has buffered more than `max_event_bytes` bytes of an incomplete event. A
+    /// longer event passes if its end arrives in the same chunk.
     #[must_use]
     pub fn new(max_event_bytes: usize) -> Self {
         Self {
@@ -134,7 +135,7 @@ impl SseDecoder {
         }
     }
 
-    /// Number of buffered bytes of an incomplete event.
+    /// Number of bytes in memory: those of the incomplete event, copies of its joined lines, and bytes not yet decoded.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
