@@ -18,7 +18,7 @@ pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
     }
 }
 
-/// True if a block has a quote, a backslash or a control character.
+/// True if a block has a byte that must be escaped in a string: a quote, a backslash or a control character.
 #[inline]
 pub(crate) fn has_special_bytes(quarters: BlockVectors) -> bool {
     // The four vectors are written out, because a closure over an array is not always inlined.
@@ -26,13 +26,13 @@ pub(crate) fn has_special_bytes(quarters: BlockVectors) -> bool {
     (special_byte_mask(a) | special_byte_mask(b) | special_byte_mask(c) | special_byte_mask(d)).any()
 }
 
-/// Mask of quotes, backslashes and control characters.
+/// Vector mask of the quotes, backslashes and control characters.
 #[inline]
 pub(crate) fn special_byte_mask(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
 }
 
-/// Bit mask with one bit for each matching byte.
+/// Mask of 64 bits, one for each byte of a block: set where `is` returns a true lane.
 #[inline]
 pub(crate) fn lane_mask(quarters: BlockVectors, is: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = quarters;
@@ -47,11 +47,12 @@ pub(crate) fn is_base64(block: &[u8; 64]) -> bool {
     (base64_bytes(a) & base64_bytes(b) & base64_bytes(c) & base64_bytes(d)).all()
 }
 
-/// Mask of letters, digits, `+` and `/`. Each range is moved to the least signed values, where one comparison finds it.
+/// Vector mask of the letters, digits, `+` and `/`. Each range is moved to the least signed values, where one
+/// comparison finds it.
 #[inline]
 fn base64_bytes(bytes: u8x16) -> i8x16 {
     let each = |byte: u8| i8x16::new([byte.cast_signed(); 16]);
-    // No map over an array, because it is a call for each vector where it is not inlined.
+    // The byte vector is cast instead of mapped, because a map that is not inlined is a call for each vector.
     let bytes: i8x16 = bytemuck::cast(bytes);
     let letters = ((bytes | each(0x20)) + each(0x80 - b'a')).simd_lt(each(0x80 + 26));
     // Digits are compared with `/`, the character before `0`.

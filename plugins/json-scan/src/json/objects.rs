@@ -15,13 +15,13 @@ pub enum ObjectEvent<'a> {
     End,
 }
 
-/// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`]. If the value of
-/// the member `nested` is an array, its objects are visited instead of the member. Elements that are no objects are
-/// skipped.
+/// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`], whose value is
+/// returned. If the value of the member `nested` is an array, its objects are visited instead of the member. Elements
+/// that are no objects are skipped.
 ///
 /// Each byte is scanned once, and strings are only searched for their end: the JSON must be valid. Malformed JSON ends
-/// the visit silently, or yields pieces of it. Strings at the positions `known_strings`, which are sorted, are skipped
-/// without a scan.
+/// the visit silently, or yields pieces of it. `known_strings` are ranges of strings with their quotes, sorted; these
+/// strings are skipped without a scan.
 pub fn visit_objects<'a, B>(
     json: &'a [u8],
     known_strings: impl Iterator<Item = Range<usize>>,

@@ -28,8 +28,8 @@ pub fn trim(json: &[u8]) -> &[u8] {
 
 /// Position after the closing quote of the string that opens at `at`.
 ///
-/// `None` if there is no string, an escape is invalid, or the string contains a control character. A lone surrogate
-/// escape is accepted.
+/// `None` if there is no string or it does not end, an escape is invalid, or the string contains a control character.
+/// The escape of a lone surrogate is accepted.
 #[must_use]
 pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     if json.get(at) != Some(&b'"') {
@@ -219,7 +219,8 @@ impl<'a> MemberIter<'a> {
         Some((key, self.json.get(member.value)?))
     }
 
-    /// Returns the next member as (unescaped key, value); an invalid key becomes an empty string.
+    /// Returns the next member as (unescaped key, value). Each lone surrogate in the key becomes U+FFFD; a key that is
+    /// not UTF-8 becomes an empty string.
     pub fn next_unescaped(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
         let (key, value) = self.next_raw()?;
         Some((super::unescape_lossy(key).unwrap_or_default(), value))

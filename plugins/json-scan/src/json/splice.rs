@@ -6,7 +6,7 @@ use bytes::Bytes;
 /// Inserts `members` (`"a":1,"b":2`, no braces) before the last `}` of `json`. Returns the start of the object, the
 /// members with the comma they need, and the end.
 ///
-/// Without a closing brace, or without members, `json` is returned unchanged.
+/// Without a closing brace, or without members, the first of the three is `json` unchanged, and the others are empty.
 #[must_use]
 pub fn insert_members(json: Bytes, members: &[u8]) -> [Bytes; 3] {
     let Some(brace) = memchr::memrchr(b'}', &json).filter(|_| !members.is_empty()) else {

@@ -38,8 +38,7 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
 
 /// Unescapes the text between the quotes of a JSON string.
 ///
-/// `None` if it is not UTF-8, an escape is invalid, it contains a control character or a quote, or half of a surrogate
-/// pair is missing.
+/// `None` if it is not UTF-8, an escape is invalid, or it contains a control character, a quote or a lone surrogate.
 #[must_use]
 pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(escaped).ok()?;
@@ -89,7 +88,7 @@ pub enum StringClass {
     Plain,
     /// String that is valid but has escapes, so its text requires decoding.
     Escaped,
-    /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
+    /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or a lone surrogate.
     Invalid,
 }
 
@@ -160,7 +159,7 @@ pub fn is_string_equal(value: &[u8], text: &str) -> bool {
     matches!(value, [b'"', escaped @ .., b'"'] if equals_text(escaped, text))
 }
 
-/// Unescapes like [`unescape`], with U+FFFD for each missing half of a surrogate pair.
+/// Unescapes like [`unescape`], but each lone surrogate becomes U+FFFD.
 #[must_use]
 pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     if let Some(text) = unescape(escaped) {
@@ -192,8 +191,8 @@ pub fn unescape_lossy(escaped: &[u8]) -> Option<Cow<'_, str>> {
     unescape(&repaired).map(|text| Cow::Owned(text.into_owned()))
 }
 
-/// Replaces each missing half of a surrogate pair by the escape of U+FFFD; `None` if none is missing. Accepts any JSON,
-/// since backslashes occur only in strings.
+/// Replaces the escape of each lone surrogate by that of U+FFFD; `None` if there is no lone surrogate. Accepts any JSON
+/// value, since backslashes occur only in strings.
 #[must_use]
 pub fn repair_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     let (mut repaired, mut copied, mut at) = (Vec::new(), 0, 0);

@@ -34,11 +34,11 @@ struct JsonScanner<'b, F> {
 
 /// Validates the document and records its values in the order of their first byte.
 ///
-/// `is_opaque` receives the raw name of a member and the depth of its object, 1 for the outermost one. The content of
-/// an opaque member is validated, and recorded as one value.
+/// `is_opaque` receives the raw name of a member and the depth of its object, 1 for the outermost one. The value of an
+/// opaque member is validated, and recorded as one node without children.
 ///
 /// # Errors
-/// Returns the first error, and the nodes recorded so far, which show its position.
+/// Returns the first error, and the nodes recorded so far, which show the value that contains it.
 pub fn scan(
     bytes: &[u8],
     bounds: StructureLimits,

@@ -139,7 +139,7 @@ fn unicode_escapes_end(bytes: &[u8], at: usize, mut letters: u64) -> Result<usiz
 
 const CONTROL: &str = "a control character inside a string (it must be escaped)";
 
-/// Validates the last bytes of a document one by one.
+/// Validates a string one byte at a time: in the last bytes of a document, or to find the position of an error.
 fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringEnd, JsonError> {
     let mut at = from;
     loop {

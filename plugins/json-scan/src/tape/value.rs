@@ -133,8 +133,8 @@ impl<'d> JsonValue<'d> {
         if self.is_string() { self.raw_inner_text().as_bytes() } else { &[] }
     }
 
-    /// Range of bytes between the quotes of a long string that were found to be letters, digits, `+` and `/`; empty if
-    /// this is unknown.
+    /// Range in [`JsonValue::string_bytes`] of a long string whose bytes the scan found to be letters, digits, `+` and
+    /// `/`; empty if this is unknown.
     pub fn base64_range(&self) -> Range<usize> {
         match usize::from(self.node.base64_from) {
             0 => 0..0,
@@ -142,7 +142,8 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// Ranges in the body of the strings from `min_bytes` on, in this value or inside it; sorted.
+    /// Ranges in the body of the strings of at least `min_bytes` bytes, quotes included: this value, and the keys and
+    /// values inside it. Sorted.
     pub fn long_string_ranges(&self, min_bytes: usize) -> impl Iterator<Item = Range<usize>> + use<'d> {
         let nodes = self.tape.nodes.get(self.index as usize..self.node.next as usize).unwrap_or_default();
         let ranges =
@@ -162,7 +163,8 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// Raw text between the first and the last byte: a string without its quotes.
+    /// Raw text between the first and the last byte: of a string without its quotes, of an object or array without its
+    /// brackets.
     #[inline]
     pub fn raw_inner_text(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
@@ -179,7 +181,7 @@ impl<'d> JsonValue<'d> {
         }
     }
 
-    /// True for a string that is empty or only white space.
+    /// True for a string that is empty or has only blanks and the escapes `\n`, `\r` and `\t`.
     pub fn is_blank(&self) -> bool {
         let mut rest = self.string_bytes();
         while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
@@ -205,7 +207,7 @@ impl<'d> JsonValue<'d> {
         matches!(self.node.kind, ValueKind::Object | ValueKind::Array) && self.node.start == self.node.end
     }
 
-    /// Parts of an unfinished object or array: keys (of an object) and values, as far as they were read.
+    /// Entries of an unfinished object or array: keys (of an object) and values, as far as they were read.
     pub fn parsed_parts(
         &self,
     ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
