@@ -20,8 +20,8 @@ impl Base64Validator {
         self.padding += padding;
     }
 
-    /// Counts characters of the next piece that the scan of the body has already checked to be of the alphabet, without
-    /// padding.
+    /// Counts characters without padding that follow; the scan of the body has already checked that they are in the
+    /// alphabet.
     pub(crate) fn push_letters(&mut self, count: usize) {
         self.broken |= self.padding > 0 && count > 0;
         self.characters += count;

@@ -6,7 +6,7 @@ use penstock_core::{ApiError, BodyMember, BodyMembers, ErrorCode};
 use penstock_json_scan::tape::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan};
 use std::borrow::Cow;
 
-/// Validates that the body is JSON in UTF-8 within its limits.
+/// Validates that the body is JSON in UTF-8 within its limits; returns its text and the nodes of its values.
 pub(crate) fn validate_body<'b>(
     body: &'b [u8],
     limits: &RequestLimits,
@@ -30,9 +30,9 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. A top-level `input` is
-/// read, because it holds a conversation or the text to embed; a nested `input` holds the arguments of a tool and is
-/// not read.
+/// True for members whose objects and arrays are validated but get no nodes of their own: JSON schemas, tool arguments,
+/// metadata, template arguments. A top-level `input` gets nodes, because it holds a conversation or the texts to embed;
+/// a nested `input` holds the arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.
@@ -165,7 +165,7 @@ impl<'d> RootObject<'d> {
         self.member(name).map(|member| member.value).filter(|value| !value.is_null())
     }
 
-    /// Names and values of all members that are not `null`.
+    /// Names and values of the members that are not `null`.
     pub(crate) fn present_members(&self) -> impl Iterator<Item = (&str, JsonValue<'d>)> {
         let members = self.members.iter().filter(|member| !member.value.is_null());
         members.map(|member| (&*member.name, member.value))
@@ -176,7 +176,7 @@ impl<'d> RootObject<'d> {
         self.member(name).map(|member| member.key)
     }
 
-    /// Total bytes of the values of the named members.
+    /// Total bytes of the values of the named members that are present.
     pub(crate) fn value_bytes(&self, names: &[&str]) -> usize {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }

@@ -99,7 +99,8 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     })
 }
 
-/// Reads the cap on generated tokens: `max_tokens`, or its name at other endpoints. The value -1 means no cap.
+/// Reads the cap on generated tokens: `max_tokens`, or else its name at other endpoints, or else
+/// [`DEFAULT_MAX_TOKENS`]. The value -1 means no cap, in `num_predict` also -2; 0 requires `echo`.
 fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiError> {
     let mut first = None;
     for name in ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"]
@@ -115,7 +116,8 @@ fn read_token_cap(top: &RootObject<'_>, echo: bool) -> Result<Option<u64>, ApiEr
     Ok(first.unwrap_or(Some(DEFAULT_MAX_TOKENS)))
 }
 
-/// Validates `best_of`: it must be at least `n`, and 1 in a stream, in which the best text cannot be chosen afterwards.
+/// Validates `best_of`: it must be at least `n`, and in a stream not more, because the best text cannot be chosen after
+/// the texts were sent.
 fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: bool) -> Result<(), ApiError> {
     match best_of {
         Some(best_of) if best_of < n => {

@@ -6,7 +6,7 @@ use crate::responses::{ResponsesPurpose, validate_responses_request};
 use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, InferenceRequest};
 
-/// Validates a request to generate an answer.
+/// Validates a request to generate an answer, in the dialect of the client.
 ///
 /// # Errors
 /// Returns the refusal of the dialect's own validation, and `Unsupported` for a dialect that no client speaks.

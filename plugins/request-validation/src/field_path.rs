@@ -64,7 +64,7 @@ impl<'p> FieldPath<'p> {
         ApiError::invalid(self.to_string(), format!("{self}: {sentence}."))
     }
 
-    /// Error for an unsupported feature that must not be dropped silently.
+    /// Error for an unsupported feature that must not be dropped silently, with the message after the path and a colon.
     pub(crate) fn unsupported(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::unsupported(self.to_string(), format!("{self}: {sentence}."))
     }
@@ -84,8 +84,8 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// Returns a name from the client if an error message may repeat it: it is short and an identifier, so that it cannot
-/// contain a prompt.
+/// Returns the text of a key or string of the client if an error message may contain it: it is short and an identifier,
+/// so that it cannot be a prompt.
 pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
     let text = value.text();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

@@ -10,7 +10,8 @@ use penstock_core::{ApiError, ModelKind, OfferFilter, OfferFilters, WorkUnit};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Members of other services that select a provider, each with the alternative that the error message recommends.
+/// Members of other services that select a provider, each with the end of the error message, which recommends an
+/// alternative.
 const REFUSED: &[(&str, &str)] = &[
     ("mode", "is not supported; name a flavor behind the model instead, such as \"m:eco\""),
     ("custom_weights", "are not supported; name a flavor behind the model instead, such as \"m:speed\""),

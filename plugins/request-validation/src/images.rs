@@ -14,7 +14,7 @@ const MAX_IMAGES: i64 = 10;
 /// Maximum number of diffusion steps per image.
 const MAX_STEPS: i64 = 150;
 
-/// Validates a request of `/v1/images/generations`. Whether the model supports the size is not checked here.
+/// Validates a request of `/v1/images/generations`. The size is compared with those of the model later, not here.
 ///
 /// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
 /// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an

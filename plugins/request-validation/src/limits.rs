@@ -18,7 +18,7 @@ pub struct RequestLimits {
     pub max_stop_bytes: usize,
     /// Maximum number of tools.
     pub max_tools: usize,
-    /// Maximum number of inputs of an embedding request.
+    /// Maximum number of inputs of an embedding or moderation request.
     pub max_inputs: usize,
     /// Maximum number of documents of a rerank request.
     pub max_documents: usize,

@@ -1,9 +1,11 @@
-//! Treatment of request members that would store state on the server, or that ask for more than an answer.
+//! Treatment of request members. A member that would change the answer, or that refers to state which the gateway does
+//! not store, is supported or refused by name; a member without an effect on the answer may be dropped.
 //!
-//! The table lists every top-level member of the current client libraries, and members of other services that change
-//! the meaning of a request. A member outside the table is forwarded or dropped by the rules of its dialect, so that
-//! clients with a new beta continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and
-//! `tests/sdk/run members` compares it with them.
+//! [`KNOWN_MEMBERS`] lists every top-level member of the current client libraries for conversations, and members of
+//! other services that change the meaning of a request; further tables list refused members of single endpoints. A
+//! member outside the tables is forwarded or dropped by the rules of its dialect, so that clients with a new beta
+//! continue to work. `testdata/sdk_members.txt` lists the members of the libraries, and `tests/sdk/run members`
+//! compares it with them.
 
 mod foreign;
 mod other_kinds;
@@ -50,23 +52,23 @@ pub enum RefusedValues {
     SeveralChoices,
     /// Object with a member that excludes providers of the model, or that orders them.
     ProviderConstraints,
-    /// Object with a member that constrains the answer, such as `guided_json`.
+    /// Object `nvext` with a member that constrains the answer, such as `guided_json`.
     GuidedMembers,
     /// Object with a member `prewarm`, which requests no answer.
     Prewarm,
-    /// Object with another member than `completion_window` of `soonest`.
+    /// Object with a member other than `completion_window` of `soonest`, or another value that is not empty.
     BackgroundWindow,
-    /// Object whose `type` is not `text`.
+    /// Value that is not empty, except an object whose `type` is `text`.
     FormatNotText,
-    /// Object with a member `format` whose `type` is not `text`.
+    /// Object with a member `format` that has a value of [`RefusedValues::FormatNotText`].
     NestedFormat,
-    /// List with another modality than `text`.
+    /// List with a modality other than `text`, or a value that is no list.
     NonTextModalities,
     /// Number format of vectors other than `float`.
     NotFloat,
     /// Value other than `null` and `true`.
     NotTrue,
-    /// Options of a model runner with a cap or stop sequences.
+    /// Object `options` of a model runner such as Ollama, with `stop`, `format` or a `num_predict` of at least 0.
     RunnerOptions,
 }
 
@@ -75,7 +77,7 @@ pub enum RefusedValues {
 pub struct KnownMember {
     /// Name in the body.
     pub name: &'static str,
-    /// Dialect of the member.
+    /// Dialect whose requests may have the member.
     pub dialect: Dialect,
     /// Treatment of the member.
     pub treatment: MemberTreatment,
@@ -288,7 +290,7 @@ pub(crate) fn refuse_unsupported_members(top: &RootObject<'_>, dialect: Dialect)
     })
 }
 
-/// Refuses members: for a member's name, `refused` returns the refused values and the end of the error sentence.
+/// Refuses members: for a member's name, `refused` returns the refused values and the end of the error message.
 fn refuse_members<'t>(
     top: &RootObject<'_>,
     refused: impl Fn(&str) -> Option<(RefusedValues, &'t str)>,
@@ -300,7 +302,7 @@ fn refuse_members<'t>(
     found.map_or(Ok(()), Err)
 }
 
-/// Member that an endpoint without rows in [`KNOWN_MEMBERS`] refuses: name, refused values, end of the error sentence.
+/// Member that an endpoint refuses by a table beside [`KNOWN_MEMBERS`]: name, refused values, end of the error message.
 pub type RefusedMember = (&'static str, RefusedValues, &'static str);
 
 /// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
@@ -359,7 +361,7 @@ pub(crate) fn refuse_completion_members(top: &RootObject<'_>) -> Result<(), ApiE
     })
 }
 
-/// Refuses members that would change the result of a request if they were dropped.
+/// Refuses the members of a table, if their values request the refused feature.
 ///
 /// # Errors
 /// Returns `Unsupported` with the member's name.

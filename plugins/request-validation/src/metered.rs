@@ -28,8 +28,9 @@ const SPEECH_FORMATS: [(&str, &str); 6] = [
     ("wav", "audio/wav"),
     ("pcm", "audio/pcm"),
 ];
-/// Characters per second of the slowest plausible speech at speed 1, and additional seconds for pauses.
+/// Characters per second of the slowest plausible speech at speed 1.
 const SLOWEST_CHARACTERS_PER_SECOND: u64 = 2;
+/// Seconds for pauses, in addition to the duration of the slowest speech.
 const PAUSE_SECONDS: u64 = 5;
 
 /// Validates a request of `/v1/audio/speech`.
@@ -91,8 +92,9 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     })
 }
 
-/// Validates a request with `input`, a text or texts, for a model of this kind, such as one of `/v1/moderations`;
-/// `default` is the model of a request without `model`. A part of the type `text` is a text.
+/// Validates a request with `input`, a text or a list of texts, for a model of this kind, such as a request of
+/// `/v1/moderations`; `default` is the model of a request without `model`. An item of the list may also be an object
+/// `{"type":"text","text":…}`.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.

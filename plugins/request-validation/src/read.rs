@@ -6,8 +6,8 @@ use penstock_json_scan::tape::{JsonValue, ValueKind};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Returns the members of an object that have these names. `null` counts as absent, other members are ignored, and a
-/// repeated key is an error.
+/// Returns the values of the members of an object that have these names, in the order of the names. `null` counts as
+/// absent, other members are ignored, and a repeated key is an error.
 pub(crate) fn object<'d, const N: usize>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -70,7 +70,8 @@ pub(crate) fn string<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<Jso
     if value.is_string() { Ok(value) } else { Err(at.unexpected_type("a string", value.kind())) }
 }
 
-/// Returns true if a string holds arguments of a call. Engines write "no arguments" in several ways, such as `null`.
+/// Returns true if a string holds arguments of a call. Engines express a call without arguments in several ways, such
+/// as by the text `null`.
 pub(crate) fn has_arguments(value: JsonValue<'_>) -> bool {
     const MAX_EMPTY_BYTES: usize = 64;
     let is_empty = || matches!(value.text().trim(), "" | "null" | r#""""#);

@@ -1,4 +1,4 @@
-//! Members of other services and engines that constrain or steer the answer, and that no endpoint for texts has.
+//! Members of other services, engines and endpoints that would change the answer, and that endpoints for texts refuse.
 
 use super::RefusedMember;
 use super::RefusedValues::{
@@ -67,7 +67,7 @@ pub const CHAT_MEMBERS_OF_MESSAGES: &[RefusedMember] = &[
     ("top_logprobs", NonEmpty, "this endpoint has no log probabilities; use /v1/chat/completions"),
 ];
 
-/// Members that change vectors, and that no answer of `/v1/embeddings` can follow; sorted by name.
+/// Members that would change vectors, and that `/v1/embeddings` cannot honour; sorted by name.
 #[rustfmt::skip]
 pub const REFUSED_EMBEDDING_MEMBERS: &[RefusedMember] = &[
     ("embedding_type", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
@@ -82,7 +82,7 @@ pub const REFUSED_EMBEDDING_MEMBERS: &[RefusedMember] = &[
     ("texts", NonEmpty, "this endpoint reads `input`"),
 ];
 
-/// Members that change a ranking, and that no answer of `/v1/rerank` can follow; sorted by name.
+/// Members that would change a ranking, and that `/v1/rerank` cannot honour; sorted by name.
 pub const REFUSED_RERANK_MEMBERS: &[RefusedMember] = &[
     ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
     ("raw_scores", NonEmpty, "scores have one scale"),

@@ -1,13 +1,13 @@
-//! Members that change images and the answers of speech and moderation, and that no provider's request format of the
-//! gateway has.
+//! Members that would change generated images, speech or the results of a moderation, and that the request formats of
+//! the gateway's providers cannot express.
 
 use super::RefusedMember;
 use super::RefusedValues::{NonEmpty, Present, ProviderConstraints, SeveralChoices};
 
-/// Sentence for members that choose a provider.
+/// End of the error message for members that choose a provider.
 const PROVIDER_ADVICE: &str = "choose providers by `filters` or a flavor";
 
-/// Members that change an image, and that no provider's request format has.
+/// Members of an image request that are refused at every offer, because they would change the image.
 pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("aspect_ratio", NonEmpty, "send `size`, or `width` and `height`"),
     ("batch_size", SeveralChoices, "send `n`"),
@@ -49,7 +49,7 @@ pub const REFUSED_SPEECH_MEMBERS: &[RefusedMember] = &[
     ("text", NonEmpty, "this endpoint reads `input`"),
 ];
 
-/// Members of a moderation request that change the result.
+/// Members of a moderation request that are refused, because they would change the result.
 pub const REFUSED_MODERATION_MEMBERS: &[RefusedMember] = &[
     ("categories", NonEmpty, "the categories are the model's"),
     ("messages", NonEmpty, "this endpoint reads `input`"),

@@ -1,4 +1,4 @@
-//! Values of a refused member that request its feature.
+//! Check of the values of a refused member: a value that does not request the feature is accepted.
 
 use super::RefusedValues;
 use super::RefusedValues::{
@@ -13,7 +13,7 @@ use penstock_json_scan::tape::{JsonValue, ValueKind};
 /// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
 const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
-/// Sentence for a request of zero data retention, which the configuration of a provider does not state.
+/// End of the error message for a request of zero data retention, which the configuration of a provider does not state.
 const RETENTION_ADVICE: &str = "providers are in the EU and never train on requests, but the retention of each is known to the operator alone";
 
 impl RefusedValues {
@@ -54,7 +54,7 @@ impl RefusedValues {
     }
 }
 
-/// True if the value is not empty, `null` or `false`.
+/// True if the value is not `null`, `false` or empty.
 fn is_non_empty(value: JsonValue<'_>) -> bool {
     match value.kind() {
         ValueKind::Null | ValueKind::False => false,
@@ -65,7 +65,7 @@ fn is_non_empty(value: JsonValue<'_>) -> bool {
     }
 }
 
-/// True for names of regions that include the European Union, where all providers are.
+/// True for names of regions in the European Union, where all providers are, and of regions that include it.
 fn is_eu_region(region: &str) -> bool {
     let region = region.trim().to_ascii_lowercase();
     let whole = ["", "eu", "europe", "global", "auto", "any", "default", "not_available"];
@@ -107,8 +107,8 @@ fn first_member(
     found.map(|(key, _)| path.key(&key.text()).unsupported(about))
 }
 
-/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is
-/// none: no provider trains models on requests.
+/// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is not
+/// such a member, because no provider trains models on requests.
 fn is_provider_constraint(name: &str, value: JsonValue<'_>) -> bool {
     let constrains = matches!(name, "only" | "order" | "ignore" | "quantizations" | "max_price");
     constrains && is_non_empty(value)
@@ -143,7 +143,7 @@ fn is_format(value: JsonValue<'_>) -> bool {
     is_non_empty(value) && !member(value, "type").is_some_and(|kind| kind.equals_text("text"))
 }
 
-/// True for an option of a model runner that constrains the answer. A negative cap is none.
+/// True for an option of a model runner such as Ollama that constrains the answer. A negative cap means no cap.
 fn is_runner_constraint(name: &str, value: JsonValue<'_>) -> bool {
     match name {
         "num_predict" => is_non_empty(value) && !value.raw().starts_with('-'),

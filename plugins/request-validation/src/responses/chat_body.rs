@@ -3,7 +3,7 @@
 use super::settings::ResponseSettings;
 use crate::body::RootObject;
 
-/// Members that the chat form does not have under the same name. They are converted, or only repeated in the answer.
+/// Members that are not copied to the chat form: they are converted, only repeated in the answer, or ignored.
 const CONVERTED: &[&str] = &[
     "access_programs",
     "background",

@@ -29,7 +29,7 @@ pub(super) enum CallArguments<'d> {
     Input(JsonValue<'d>),
 }
 
-/// Items of one answer of the model.
+/// Items of one answer of the model, collected for one assistant message of the chat form.
 #[derive(Debug, Default)]
 struct AssistantMessage<'d> {
     reasoning: Vec<Cow<'d, str>>,
@@ -87,7 +87,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.assistant.calls.push(call);
     }
 
-    /// Returns true if a call with this id was written before.
+    /// Returns true if a call with this id was added before.
     pub(super) fn has_call(&self, id: JsonValue<'d>) -> bool {
         self.call_ids.contains(&id.text())
     }

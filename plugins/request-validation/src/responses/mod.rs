@@ -67,7 +67,7 @@ pub fn validate_responses_request_with_storage(
     Ok(ask)
 }
 
-/// Names the member of the client in a refusal of the chat form.
+/// Replaces the name of the member in a refusal of the chat form by that of the client's member.
 fn name_member(refusal: ApiError, foreign: &[&str]) -> ApiError {
     match refusal.param.as_deref() {
         Some("messages") => {}
@@ -142,13 +142,14 @@ fn session_members(top: &RootObject<'_>) -> SessionMembers {
     SessionMembers { prompt_cache_key: value("prompt_cache_key"), metadata: value("metadata") }
 }
 
-/// Returns the members of the chat form that the request has beside its own.
+/// Returns the names of members of the chat form that the client sent, although this dialect has other names for them.
 fn foreign_members(top: &RootObject<'_>) -> Vec<&'static str> {
     let names = Dialect::Responses.spec().member_names.iter().map(|(name, _)| *name);
     names.chain(["top_logprobs"]).filter(|name| top.get(name).is_some()).collect()
 }
 
-/// Limits for the validation of the converted body. It has no size limit of its own, because the original body has one.
+/// Limits for the validation of the converted body: larger than those of the original body, which was checked already,
+/// because the conversion adds members, levels and the previous conversation.
 fn chat_limits(limits: &RequestLimits) -> RequestLimits {
     RequestLimits {
         max_body: u32::MAX as usize,

@@ -38,7 +38,7 @@ pub(super) struct ResponseSettings<'d> {
     format: Option<ResponseFormat<'d>>,
     verbosity: Option<&'static str>,
     pub(super) effort: Option<&'static str>,
-    /// `reasoning`, if it has members of other vendors, which the chat form has too.
+    /// `reasoning`, if it has members of other vendors that the chat form has too (`enabled`, `max_tokens`).
     reasoning: Option<&'d str>,
     pub(super) summary: Option<&'static str>,
     pub(super) reasoning_display: ReasoningDisplay,

@@ -41,7 +41,8 @@ pub(super) fn is_background_request(top: &RootObject<'_>, access: StoreAccess) -
     Ok(true)
 }
 
-/// Returns the items of the previous response; none without `previous_response_id`.
+/// Returns the items of the conversation that `previous_response_id` names: the elements of a JSON array, without
+/// brackets. Empty without `previous_response_id`.
 pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) -> Result<Bytes, ApiError> {
     let Some(id) = top.get("previous_response_id") else { return Ok(Bytes::new()) };
     let path = top.path("previous_response_id");
@@ -63,7 +64,7 @@ pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) ->
     }
 }
 
-/// Returns the input if the response is to be stored with its answer.
+/// Returns the input to store with the answer; `None` if the response is not to be stored.
 pub(super) fn stored_input(
     body: &Bytes,
     top: &RootObject<'_>,
@@ -79,14 +80,14 @@ pub(super) fn stored_input(
     Ok(input.map(|input| StoredInput { previous_items: previous_items.clone(), input }))
 }
 
-/// JSON text and parsed nodes of the items of the previous response.
+/// JSON array of the items of the previous conversation, with its parsed nodes.
 pub(super) struct PreviousConversation {
     text: String,
     nodes: Vec<TapeNode>,
 }
 
 impl PreviousConversation {
-    /// Parses the items, within the limits of a body.
+    /// Parses the items. Their array must be within the limits of a request body.
     pub(super) fn parse(items: &[u8], limits: &RequestLimits) -> Result<Self, ApiError> {
         if items.is_empty() {
             return Ok(Self { text: String::new(), nodes: Vec::new() });

@@ -33,10 +33,10 @@ enum FoundInputs {
 
 /// Validates a request of `/v1/embeddings`.
 ///
-/// Besides strings, `input` may hold token ids: one array of ids, or a list that mixes such arrays with strings.
+/// Besides strings, `input` may hold token ids: one array of ids, or a list of such arrays, also mixed with strings.
 ///
 /// # Errors
-/// Returns `InvalidRequest` or `TooLarge`, with the field's path in `param`.
+/// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
@@ -129,7 +129,7 @@ fn read_mixed_list(
     })
 }
 
-/// Validates an array of at least one token id; returns their number.
+/// Validates an array of at least one token id; returns the number of ids.
 pub(crate) fn count_token_ids(array: JsonValue<'_>, at: &FieldPath<'_>) -> Result<usize, ApiError> {
     let mut count = 0;
     for (index, id) in array.items().enumerate() {

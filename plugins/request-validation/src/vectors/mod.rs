@@ -18,7 +18,7 @@ fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, 
     read::non_empty_string(value, at).map(|value| value.range())
 }
 
-/// Checks that an array has 1 to `most` items.
+/// Checks that an array has 1 to `most` items; `what` is the noun for an item in the error message.
 pub(crate) fn bounded_array<'d>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
