@@ -5,12 +5,13 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// Function that computes the digests of keys under one pepper. The pepper is hashed once, and not for each key.
+/// Keyed hash function (HMAC-SHA-256) for digests of API keys under one pepper. The pepper is hashed once, and not for
+/// each key.
 #[derive(Clone)]
 pub struct KeyDigester(Hmac<Sha256>);
 
 impl KeyDigester {
-    /// Creates the function for a pepper.
+    /// Creates the hash function of a pepper.
     #[must_use]
     pub fn new(pepper: &[u8; 32]) -> Self {
         // RFC 2104: a key shorter than the block is padded with zeros.

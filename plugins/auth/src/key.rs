@@ -65,7 +65,7 @@ impl ApiKey {
         Self::from_body(body)
     }
 
-    /// Generates a new secret for the same public id. Returns `None` if the id is not 16 letters and digits.
+    /// Generates a key with this public id and a new secret. Returns `None` if the id is not 16 letters and digits.
     pub fn with_new_secret(public_id: &str, random: &mut impl FnMut(&mut [u8])) -> Option<Self> {
         let id: [u8; PUBLIC_ID_LENGTH] = public_id.as_bytes().try_into().ok()?;
         if !id.iter().all(u8::is_ascii_alphanumeric) {

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KeyScope {
-    /// Chat and messages endpoints, including token counting.
+    /// Access to conversations (chat, messages, responses, counting of their tokens), text completions and moderation.
     Chat,
     /// Access to the embeddings endpoint.
     Embeddings,
@@ -15,7 +15,7 @@ pub enum KeyScope {
     Rerank,
     /// Access to the image generation endpoint.
     Images,
-    /// Transcription.
+    /// Access to transcription and speech.
     Audio,
     /// Access to the list of models.
     Models,
@@ -168,7 +168,7 @@ impl KeyScopes {
         self.0 & (scope.allowed_by() | scope.wildcards()) != 0
     }
 
-    /// Returns true if the set allows requests to models of any kind.
+    /// Returns true if the set allows requests to models of at least one kind.
     #[must_use]
     pub const fn allow_inference(self) -> bool {
         self.0 & (INFERENCE_BITS | INFERENCE.1 | EVERYTHING.1) != 0
