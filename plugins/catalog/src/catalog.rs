@@ -25,14 +25,14 @@ pub(crate) struct CatalogEntry {
     pub(crate) aliases: Vec<(String, String)>,
 }
 
-/// Classification of a name in a list of models.
+/// Classification of a name in a configured list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelMatch {
     /// Id of a model.
     ModelId,
-    /// Alias of the model that has this id.
+    /// Alias of the model that has this id, or a name that matches one of its patterns.
     Alias(String),
-    /// Name that is neither the id nor an alias of a model in the catalogue.
+    /// Name of no model in the catalogue.
     Unknown,
 }
 
@@ -82,7 +82,7 @@ impl Catalog {
         self.entries.get(index).map(|entry| &entry.model)
     }
 
-    /// Classifies a name in a list of models, which has to name models by their ids.
+    /// Classifies a name in a configured list of models, which must use the ids of models and not their aliases.
     #[must_use]
     pub fn classify_name(&self, name: &str) -> ModelMatch {
         match self.resolve(name) {

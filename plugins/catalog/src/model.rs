@@ -28,7 +28,7 @@ pub struct CatalogModel {
     pub input_modalities: Vec<String>,
     /// Output modalities: `text`, `image`, `audio`, `embeddings`, `scores`.
     pub output_modalities: Vec<String>,
-    /// Price per token; `None` is shown as 0 and sorted last by price.
+    /// Prices; `None` is shown as 0 in `pricing` and as `null` in `_meta`, and sorted last by price.
     pub price: Option<CatalogPrice>,
     /// Lifecycle stage.
     pub lifecycle: LifecycleStage,
@@ -59,7 +59,7 @@ impl CatalogModel {
         }
     }
 
-    /// Returns the aliases that are names, without the patterns.
+    /// Returns the aliases that are names, not patterns.
     pub fn plain_aliases(&self) -> impl Iterator<Item = &String> {
         self.aliases.iter().filter(|alias| !alias.contains('*'))
     }

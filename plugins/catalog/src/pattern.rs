@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-/// Maximum number of steps of the search for a common name; longer patterns are treated as having none.
+/// Maximum number of steps of the search for a common name. Two patterns that would need more count as having none.
 const MAX_STEPS: usize = 1 << 16;
 
 /// An alias with `*`, compared without regard to case.

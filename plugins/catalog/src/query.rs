@@ -11,7 +11,8 @@ use penstock_core::{ApiError, percent};
 const DEFAULT_LIMIT: usize = 100;
 /// Maximum number of items on a page.
 const MAX_LIMIT: usize = 1_000;
-/// Maximum number of names in one list parameter.
+/// Maximum number of names in a list parameter. Further parameters of models are refused; further output modalities and
+/// lifecycle stages are ignored.
 const MAX_NAMES: usize = 100;
 /// Output modalities that the filter accepts; `all` turns the filter off.
 const KNOWN_MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
@@ -79,7 +80,7 @@ pub enum PageStart {
 pub struct CatalogQuery {
     /// Output modalities; a model needs at least one of them. Empty for no filter.
     pub(crate) output_modalities: Vec<String>,
-    /// Parameters; a model needs all of them.
+    /// Parameters that requests may set; a model needs all of them.
     pub(crate) supported_parameters: Vec<String>,
     /// Lifecycle stages; a model needs one of them. Empty for no filter.
     pub(crate) lifecycle: Vec<LifecycleStage>,
@@ -152,7 +153,7 @@ impl CatalogQuery {
         Ok(parsed)
     }
 
-    /// Lists aliases as separate items after the models. For clients of the messages dialect (those that send
+    /// Lists aliases as separate items after the models, for clients of the messages dialect (those that send
     /// `anthropic-version`), which look for names that they know.
     #[must_use]
     pub fn with_aliases(mut self) -> Self {
@@ -223,7 +224,7 @@ fn parse_sort(value: &str) -> Result<SortOrder, ApiError> {
     found.ok_or_else(|| one_of("sort", &SortOrder::ALL.map(SortOrder::name)))
 }
 
-/// Parses a boolean. Accepts the spelling of Python too: `True`.
+/// Parses a boolean: `true`, `1`, `false` or `0` in upper or lower case, as Python writes `True`.
 fn parse_bool(name: &str, value: &str) -> Result<bool, ApiError> {
     let is_any_of = |words: [&str; 2]| words.iter().any(|word| word.eq_ignore_ascii_case(value));
     if is_any_of(["true", "1"]) {
