@@ -34,7 +34,8 @@ pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Iterates over an array of numbers; `number` returns the bytes of the number at the start of its input.
+/// Iterates over the array of numbers at the start of `json`; `number` returns the length of the number at the start of
+/// its input. Returns the bytes and the number of elements of the array.
 #[inline(always)]
 fn for_each_number(json: &[u8], mut number: impl FnMut(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     if json.first() != Some(&b'[') {
@@ -65,7 +66,7 @@ fn space(mut json: &[u8]) -> &[u8] {
     json
 }
 
-/// Returns the bytes of the JSON number at the start of `json`.
+/// Returns the length in bytes of the JSON number at the start of `json`.
 #[inline(always)]
 fn number_length(json: &[u8]) -> Option<usize> {
     let start = usize::from(json.first() == Some(&b'-'));

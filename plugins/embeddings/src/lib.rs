@@ -1,5 +1,5 @@
-//! Embeddings and rerank: converts a client's request into one of the known provider APIs (shapes), and the answer into
-//! the types of the gateway's API.
+//! Embeddings, rerank and moderation: converts a client's request into one of the known provider APIs (shapes), and the
+//! answer into the types of the gateway's API.
 //!
 //! Order, form and scale are corrected here, whatever the provider does; vectors that are already correct pass as the
 //! provider's own bytes.

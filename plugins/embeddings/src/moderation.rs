@@ -22,9 +22,8 @@ fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
     }
 }
 
-/// Reads a result object and checks the types of its known members. One of `flagged` and
-/// `categories` is required: clients take an empty result for harmless. The names of the categories inside depend on the
-/// model and are not checked.
+/// Reads a result object and checks the types of its known members. `flagged` or `categories` is required, because
+/// clients read an empty result as harmless. The names of the categories depend on the model and are not checked.
 fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
     let mut has_verdict = false;
     cursor.read_object(|key, cursor| {

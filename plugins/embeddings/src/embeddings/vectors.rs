@@ -33,7 +33,7 @@ enum VectorLocation {
 struct VectorItem {
     location: VectorLocation,
     index: Option<usize>,
-    /// True if its object has all members that the client expects.
+    /// True if its object has all members that the client expects, with the index of its position in the list.
     complete: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct AnswerVectors {
     converted: Bytes,
     items: Vec<VectorLocation>,
     dimensions: usize,
-    /// Range of the provider's array, if it can be sent unchanged.
+    /// Range of the provider's list of vectors, if it can be sent unchanged.
     untouched: Option<Range<usize>>,
 }
 
@@ -139,9 +139,10 @@ impl VectorReader {
         Some(VectorLocation::Converted(start..self.converted.len()))
     }
 
-    /// Returns all vectors in the order of the inputs. `array` is the range of the provider's list of items.
+    /// Returns all vectors in the order of the inputs. `given` is the provider's response body, and `array` is the
+    /// range of the list of items in it.
     ///
-    /// `None` if indices are missing, repeated or out of range.
+    /// `None` if indices are missing, repeated or out of range, or if there are no vectors.
     pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
         let count = self.items.len();
         let untouched = self

@@ -12,7 +12,7 @@ use penstock_core::{
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Adapter for one variant of the rerank API of Cohere.
+/// Adapter for one variant of the common rerank API.
 #[derive(Clone, Copy, Debug)]
 pub struct StandardRerank {
     name: &'static str,
