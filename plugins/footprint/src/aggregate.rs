@@ -18,7 +18,9 @@ pub struct AttemptEnergy {
     pub(crate) water: Decimal,
     /// Energy of the GPUs in joules.
     pub(crate) gpu: Decimal,
+    /// Lower limit of `facility`.
     pub(crate) low: Decimal,
+    /// Upper limit of `facility`.
     pub(crate) high: Decimal,
     /// Lower limit of `carbon`.
     pub(crate) carbon_low: Decimal,
@@ -31,7 +33,7 @@ pub struct AttemptEnergy {
     pub(crate) assumed: Assumptions,
 }
 
-/// Environmental footprint of an answer, with every failed attempt.
+/// Environmental footprint of an answer, failed attempts included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerFootprint {
     /// Energy at the meter of the data centre's building, kWh, twelve decimal places.

@@ -17,17 +17,17 @@ pub const INPUT_JOULES_PER_B: Decimal = decimal(36, 4);
 /// Joules per input token and 1e9 active parameters of encoders (embedding, rerank): they have no output phase that
 /// uses the rest of the machine's power. Derived.
 pub const ENCODER_JOULES_PER_B: Decimal = decimal(72, 4);
-/// Number of prompt tokens at which attention has doubled the cost of a token. Derived from published ratios for long
-/// prompts (91 000) and attention FLOPs (107 000).
+/// Length of a prompt, in tokens, at which attention doubles the energy of each input token. Derived from published
+/// ratios for long prompts (91 000) and attention FLOPs (107 000).
 pub const ATTENTION_DOUBLING_TOKENS: u64 = 100_000;
-/// Cost of a cached prompt token as a share of the cost of an uncached one. Assumption, on purpose not zero.
+/// Energy of a cached prompt token as a share of the energy of an uncached one. Assumption, on purpose not zero.
 pub const CACHED_TOKEN_COST_SHARE: Decimal = decimal(1, 1);
 /// Ratio of the output energy under confirmed throughput-tier scheduling to the output energy under ordinary batching.
 /// Measured 0.59 (0.32 to 0.84).
 pub const THROUGHPUT_TIER_FACTOR: Decimal = decimal(6, 1);
-/// Factor for the server without its GPUs: 150 W in addition to a measured 514 W.
+/// Factor from the energy of the GPUs to that of the whole server: 150 W in addition to a measured 514 W.
 pub const HOST_FACTOR: Decimal = decimal(130, 2);
-/// Factor for machines that are ready but idle: 10 idle machines for 83 busy ones.
+/// Factor that adds machines which are ready but idle: 10 idle machines for 83 busy ones.
 pub const IDLE_FACTOR: Decimal = decimal(112, 2);
 /// Embodied grams of CO2 equivalent per watt-hour of GPU energy: 985.5 kg for the share of one GPU in a server, three
 /// years of use, 514 W.

@@ -6,8 +6,8 @@ use rust_decimal::Decimal;
 /// First line of a table of data centres.
 pub const TABLE_HEADER: &str = "operator,site,country_code,pue,wue_l_per_kwh,renewable_claim,basis,source";
 
-/// Published figures of one site. `None` if the operator publishes nothing, or only a limit or a range (`<1.1`,
-/// `1.1-1.3`).
+/// Published figures of one site. A figure is `None` if the operator does not publish it, or only as a limit or a range
+/// (`<1.1`, `1.1-1.3`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataCentre {
     /// Operator of the site.

@@ -42,7 +42,7 @@ pub struct FieldError {
 /// Joules of GPU energy per unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnergyCoefficients {
-    /// Joules per token. Encoders have no output, and no additional cost for a long context.
+    /// Joules per token. Encoders have no output, and no additional energy for a long context.
     Tokens { input: Decimal, output: Decimal, context: bool },
     /// Joules per image of one mebipixel, scaled by the number of diffusion steps if both numbers are known.
     Images { each: Decimal, steps: Option<u32> },

@@ -10,7 +10,8 @@ use penstock_core::WorkDone;
 use rust_decimal::Decimal;
 use std::time::Duration;
 
-/// Returns the joules of GPU energy. `None` if the coefficients are for another kind of work.
+/// Returns the joules of GPU energy. `None` if the coefficients are for another kind of work. For encoders, the factor
+/// for the length of the prompt is 1; φ is 1 outside of the throughput tier.
 ///
 /// ```text
 /// e_in·(n_in − n_cached)·(1 + n_in/100000) + 0.1·e_in·n_cached + φ·e_out·n_out

@@ -87,9 +87,9 @@ pub const fn measurement_error_range(boundary: MeterBoundary) -> ErrorRange {
     }
 }
 
-/// Returns the error range of a measurement with an unknown boundary. The energy is treated as that of GPUs, to which
-/// the largest factors are added, although it may be that of the whole building. So the low end is that of a building's
-/// meter, divided by those factors.
+/// Returns the error range of a measurement with an unknown boundary. The energy is treated as that of the GPUs, and
+/// multiplied by the factors for server, idle machines and building, although it may be that of the whole building. So
+/// the low end is that of a building's meter, divided by those factors.
 #[must_use]
 pub fn unknown_boundary_error_range(pue: Decimal) -> ErrorRange {
     let added = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR).saturating_mul(pue);

@@ -1,7 +1,7 @@
 //! Precomputed factors of one offer: the energy profile of a model at a provider's site, multiplied out as far as
 //! possible before a request is known.
 //!
-//! `J` joules of the GPUs, `H` = 1.30 · 1.12 (server, idle machines):
+//! With `J` joules of the GPUs, `H` = 1.30 · 1.12 (server, idle machines), and the grid's carbon intensity `CI`:
 //!
 //! ```text
 //! facility = J · H · PUE                          joules at the building's meter
@@ -20,7 +20,7 @@ use crate::work::AttemptWork;
 use penstock_core::{MeasuredEnergy, MeterBoundary};
 use rust_decimal::Decimal;
 
-/// Conversion factors of a joule at one boundary.
+/// Factors by which joules at one meter boundary are multiplied.
 #[derive(Clone, Copy, Debug)]
 struct JouleFactors {
     facility: Decimal,
@@ -38,7 +38,7 @@ pub struct OfferFactors {
     gpu: JouleFactors,
     it: JouleFactors,
     facility: JouleFactors,
-    /// Watts at the boundary `it`, but with the actual share of the GPUs.
+    /// Factors for energy computed from time, at the boundary `it`: the GPUs have their share of the server's watts.
     proxy: JouleFactors,
     boundary: Option<MeterBoundary>,
     unknown_boundary: ErrorRange,
@@ -90,8 +90,8 @@ impl OfferFactors {
         self.coefficients.is_some()
     }
 
-    /// Returns the joules of GPU energy per uncached input token and per output token; `None` unless the model
-    /// generates tokens and its figures are known.
+    /// Returns the joules of GPU energy per uncached input token and per output token (0 for encoders); `None` if the
+    /// model does not work on tokens, or its figures are unknown.
     #[must_use]
     pub fn joules_per_token(&self) -> Option<(Decimal, Decimal)> {
         match self.coefficients? {
@@ -100,8 +100,8 @@ impl OfferFactors {
         }
     }
 
-    /// Returns the energy of one attempt: the measured energy if a valid measurement (more than zero joules) is given,
-    /// otherwise the energy by formula.
+    /// Returns the energy of one attempt: the measured energy if a valid measurement is given (more than zero joules,
+    /// at most [`constants::MAX_USAGE_COUNT`]), otherwise the energy by formula.
     #[must_use]
     pub fn attempt_energy(&self, work: &AttemptWork, measured: Option<MeasuredEnergy>) -> AttemptEnergy {
         measured
@@ -182,7 +182,7 @@ impl OfferFactors {
     }
 }
 
-/// Returns the factors for joules that are multiplied by `server` to get the joules of all IT equipment.
+/// Returns the factors for joules of which `server` times as many are those of all IT equipment.
 fn site_factors(site: &ServiceSite, server: Decimal) -> JouleFactors {
     let pue = site.pue();
     let facility = server.saturating_mul(pue);
