@@ -48,8 +48,8 @@ pub struct RequestCharge {
     pub credits: MicroCredits,
     /// Amount charged to the energy wallet; zero if credits pay.
     pub energy: NanoKwh,
-    /// `billing_cost.energy`: the energy component in EUR, eight decimal places. If the energy wallet pays, this is the
-    /// charge itself; if credits pay, it is a part of the charge.
+    /// `billing_cost.energy`: the billable energy at the price per kWh, in EUR, eight decimal places. If the energy
+    /// wallet pays, this is the charge itself; if credits pay by tokens, images or minutes, it is information only.
     pub energy_eur: Decimal,
     /// Total charge in EUR, eight decimal places.
     pub eur: Decimal,
@@ -81,7 +81,8 @@ impl RequestCharge {
 /// If credits pay for a model billed in energy, the prices per token, image or minute apply if the tariff has them,
 /// otherwise the price per kWh.
 ///
-/// The charge never decreases with more work, so the charge for the maximum usage of a request is a safe reserve.
+/// The charge never decreases with more work of one kind, such as more uncached tokens, so the charge for the maximum
+/// usage of a request is a safe reserve if cached tokens are not dearer than others.
 #[must_use]
 pub fn compute_charge(
     tariff: &Tariff,

@@ -42,7 +42,7 @@ pub struct Tariff {
     pub image: Option<Decimal>,
     /// Price per minute of audio.
     pub minute: Option<Decimal>,
-    /// Price per kWh: of models billed in energy, and of the energy component of all others.
+    /// Price per kWh: of models billed in energy, and for the energy component that is stated for all others.
     pub eur_per_kwh: Decimal,
     /// Billing unit of the model.
     pub billing: BillingUnit,
@@ -64,7 +64,7 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// Returns the output price of a model of this kind, by which offers are compared.
+    /// Returns the price of the output of a model of this kind: per million output tokens, per image or per minute.
     #[must_use]
     pub fn output_price(&self, kind: ModelKind) -> Option<Decimal> {
         match kind.spec().unit {
