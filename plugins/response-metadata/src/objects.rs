@@ -3,10 +3,10 @@
 use crate::json::{write_key, write_number, write_string};
 use rust_decimal::Decimal;
 
-/// Header with `environment_impact` if the body is plain text.
+/// Header with `environment_impact` if the body is not JSON.
 pub const IMPACT_HEADER: &str = "x-environment-impact";
 
-/// Header with `billing_cost` if the body is plain text.
+/// Header with `billing_cost` if the body is not JSON.
 pub const BILLING_HEADER: &str = "x-billing-cost";
 
 /// Electricity grid whose carbon intensity is the basis of the carbon figure.
@@ -20,12 +20,12 @@ pub struct GridInfo<'a> {
     pub g_per_kwh: Decimal,
 }
 
-/// Published facts of a provider's data centre.
+/// Facts about the data centre of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataCentreInfo<'a> {
     /// Physical share of renewable electricity on its grid, percent.
     pub renewable_percent: Decimal,
-    /// Power usage effectiveness.
+    /// Power usage effectiveness, published or assumed.
     pub pue: Decimal,
     /// Id of the provider.
     pub provider_id: &'a str,
@@ -35,7 +35,7 @@ pub struct DataCentreInfo<'a> {
     pub country: &'a str,
     /// Grid of the data centre.
     pub grid: GridInfo<'a>,
-    /// Version of the method.
+    /// Version of the method by which the footprint is computed.
     pub methodology: &'a str,
 }
 
@@ -90,7 +90,7 @@ pub struct EnergyProvenance<'a> {
     pub embodied_g_co2: Option<Decimal>,
     /// Names of values that are assumed because they are unknown (`pue`, `wue`, `boundary`); omitted if empty.
     pub assumed: &'a [&'a str],
-    /// True if the gateway counted the tokens, because the provider did not.
+    /// True if the gateway counted the tokens, because the provider reported none or implausible numbers.
     pub counted_by_gateway: bool,
     /// Saving by the provider's prefix cache; omitted without cached tokens.
     pub cache: Option<CacheSavings>,
@@ -125,7 +125,7 @@ pub struct EnvironmentImpact<'a> {
 /// Charge of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BillingCost<'a> {
-    /// Part of the charge that stands for the energy, EUR.
+    /// Billable energy at the price per kWh, EUR; for information unless the model is billed in energy.
     pub energy: Decimal,
     /// Credits deducted.
     pub credits: Decimal,
@@ -145,7 +145,7 @@ pub enum AmountFormat {
     Strings,
 }
 
-/// Writes `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. If `provenance` is
+/// Returns `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. If `provenance` is
 /// false, the member `provenance` is omitted.
 #[must_use]
 pub fn annotation_members(
@@ -161,7 +161,7 @@ pub fn annotation_members(
     out
 }
 
-/// Writes the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
+/// Returns the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
 /// that would have served it.
 #[must_use]
 pub fn zero_annotation_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
@@ -172,7 +172,8 @@ pub fn zero_annotation_members(served: &SiteJson, paid_with: &str, amounts: Amou
     out
 }
 
-/// Returns the same two objects as headers (name, value), for plain-text answers. The values are visible ASCII.
+/// Returns the same two objects as headers (name, value), for answers that are not JSON. The values are ASCII without
+/// control characters.
 #[must_use]
 pub fn annotation_headers(
     impact: &EnvironmentImpact<'_>,
