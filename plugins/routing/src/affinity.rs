@@ -15,25 +15,25 @@ use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
 use crate::score::{DEFAULT_MAX_IN_FLIGHT, RANK_WITHIN_CARBON_LIMIT, ScoredOffer};
 
-/// Load up to which a session stays, as a multiple of the offer's share of all requests in flight.
+/// Load up to which an offer accepts a session, as a multiple of its share of all requests in flight.
 pub const LOAD_FACTOR: f64 = 1.25;
 
-/// Requests in flight up to which an offer is never too loaded: engines batch so many without slowing down, and a share
-/// of so few requests means little.
+/// Number of requests in flight up to which an offer always accepts a session: engines batch as many without slowing
+/// down, and a share of so few requests means little.
 pub const MIN_LOAD_LIMIT: u32 = 8;
 
 /// Session of a request, as a hash; the same on every gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey(pub u64);
 
-/// Saving that a cached prefix brings at an offer. Only for the comparison of offers.
+/// Expected saving by a cached prefix at an offer. Only for the comparison of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheSaving {
     /// Saved part of the candidate's expected price, EUR.
     pub price: f64,
     /// Saved part of the candidate's predicted time, seconds.
     pub seconds: f64,
-    /// Share of the request's energy, 0 to 1.
+    /// Saved share of the request's energy, 0 to 1.
     pub energy: f64,
 }
 
@@ -83,9 +83,9 @@ pub fn load_limit(total: u32, share: f64) -> u32 {
     (limit as u32).max(MIN_LOAD_LIMIT)
 }
 
-/// Returns for each candidate whether it may serve the session: it must be usable and within its load limit. `scored`
-/// contains the scores without cache savings, in the order of `candidates`. The load is shared only among the
-/// candidates whose score is within `margin` of the best, and those that answered the session before.
+/// Returns for each candidate true if it may serve the session: it must be usable, within its load limit, and either
+/// have a score within `margin` of the best or have answered the session last. The load is shared among the candidates
+/// with such a score or answer. `scored` contains the scores without cache savings, in the order of `candidates`.
 pub(crate) fn session_eligibility(
     candidates: &[Candidate],
     scored: &[ScoredOffer],

@@ -5,10 +5,10 @@ use crate::flavor::Flavor;
 use crate::plan::{Candidate, TIE_MARGIN, rank_candidates};
 use crate::score::{RANK_ABOVE_CARBON_LIMIT, RANK_WITHIN_CARBON_LIMIT, ScoreTerms};
 
-/// Group of candidates by which a plan is ordered before the scores count.
+/// Group of candidates. A plan is ordered by these groups first, and by the scores within each of the usable groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferRank {
-    /// Usable offer.
+    /// Usable offer within the flavor's limit of carbon intensity.
     Usable,
     /// Usable offer whose grid emits more than the flavor's limit; it comes after all others that are usable.
     AboveCarbonLimit,

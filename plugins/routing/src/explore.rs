@@ -2,8 +2,8 @@
 //! offer is found even if its price ranks it low.
 //!
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
-//! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of at most
-//! [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
+//! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of
+//! at most [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
 //! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its
 //! regular order.
 
@@ -12,16 +12,16 @@ use crate::plan::Candidate;
 use crate::rng::SplitMix64;
 use std::time::Duration;
 
-/// Maximum age of measurements; an offer with older ones may be explored again.
+/// Age of measurements above which an offer may be explored again.
 pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 
-/// Number of requests after which one more exploration is allowed.
+/// Number of requests of a model that could explore, after which one more exploration is allowed.
 pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.
 pub const MAX_PRICE_RATIO: f64 = 2.0;
 
-/// Maximum prompt size of an exploring request, in tokens.
+/// Maximum prompt size of a request that may explore, in tokens.
 pub const MAX_PROMPT_TOKENS: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third

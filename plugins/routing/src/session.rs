@@ -55,8 +55,8 @@ mod source {
 pub struct RequestSession {
     /// Hash that identifies the session on every gateway.
     pub key: SessionKey,
-    /// True if the session is identified only by its beginning and the request contains nothing more: no answer of the
-    /// model is part of a cached prefix yet.
+    /// True if the session is identified by the beginning of the conversation and the request contains nothing more: no
+    /// answer of the model is part of a cached prefix yet.
     pub is_first_turn: bool,
 }
 
@@ -67,8 +67,9 @@ pub struct RequestSession {
 /// request, with names in lower case.
 ///
 /// The first of these that exists names the session: `prompt_cache_key`, [`SESSION_HEADERS`], a session in `metadata`
-/// or at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the
-/// user. `previous_response_id` differs from turn to turn; the beginning of the stored conversation stays the same.
+/// or at the top of the body. Without them, a hash of the system prompt and the messages up to the first one of the
+/// user names it, together with `metadata.user_id` if that exists. `previous_response_id` is not used, because it
+/// differs from turn to turn; the beginning of the stored conversation stays the same.
 #[must_use]
 pub fn request_session<'h>(
     scope: &str,

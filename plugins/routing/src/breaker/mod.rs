@@ -127,9 +127,9 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if the offer is believed to respond: it is not ejected, it has answered a probe since its last
-    /// ejection, or an active check has passed since its last failure and no request has used it since then. Checks
-    /// that passed while requests failed are ignored for ten seconds.
+    /// Returns true if the offer is believed to respond: the breaker is closed, the offer has answered a probe since
+    /// its last ejection, or an active check has passed since its last failure. Checks are ignored for ten seconds
+    /// after a request failed at an offer that was ejected or half open.
     #[must_use]
     pub const fn is_presumed_healthy(&self) -> bool {
         match self.phase {
@@ -165,15 +165,16 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if the breaker is closed, there is no cooldown and the last attempt succeeded, so that an immediate
-    /// retry is useful.
+    /// Returns true if the breaker is closed, there is no cooldown and no attempt has failed since the last success, so
+    /// that an immediate retry is useful.
     #[must_use]
     pub fn is_stable(&self, now: Duration) -> bool {
         self.failures == 0 && self.health(now) == OfferHealth::Healthy
     }
 
     /// Returns the share of failed attempts (429 included) in the window, 0 to 1; 0 without attempts. It is damped,
-    /// because a single attempt proves little: `failing = failed / (attempts + 2)`.
+    /// because a single attempt proves little: `failing = failed / (attempts + 2)`. Repeated failures of one client do
+    /// not count while other clients are answered.
     #[must_use]
     pub fn failure_ratio(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
@@ -181,8 +182,8 @@ impl CircuitBreaker {
         failed / (f64::from(seen.successes) + failed + 2.0)
     }
 
-    /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
-    /// [`CircuitBreaker::on_result`] releases. Returns false if open or if all permits are taken.
+    /// Requests permission for an attempt. Always granted if closed, even during a cooldown. If half open, takes a
+    /// probe permit, which [`CircuitBreaker::on_result`] releases. Returns false if open or if all permits are taken.
     pub fn try_acquire(&mut self, now: Duration) -> bool {
         let taken = self.probes_in_flight(now);
         match self.phase {
@@ -207,7 +208,8 @@ impl CircuitBreaker {
         self.on_client_result(now, outcome, None);
     }
 
-    /// Records the result of an attempt. `client` is set if the client's request may have caused the failure.
+    /// Records the result of an attempt. `client` is the client of the request; `None` if it is unknown, or if no
+    /// request could cause the failure.
     pub fn on_client_result(
         &mut self,
         now: Duration,
@@ -233,8 +235,8 @@ impl CircuitBreaker {
         self.on_failure(now, None);
     }
 
-    /// Records the result of an active check. A passed check ends the ejection time early; too many consecutive failed
-    /// checks start or prolong an ejection.
+    /// Records the result of an active check. A passed check ends the ejection time early; after
+    /// [`BreakerSettings::failed_checks`] consecutive failed checks, each one starts or prolongs an ejection.
     pub fn on_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;

@@ -1,4 +1,4 @@
-//! Outcome of an attempt, as evidence for or against the health of the offer.
+//! Outcome of an attempt for the breaker.
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;

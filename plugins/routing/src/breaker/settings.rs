@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Thresholds of a circuit breaker. With the defaults, an offer that stops working is ejected by its fifth failure and
-/// used again at most ten seconds after it recovers.
+/// Thresholds of a circuit breaker. With the defaults, an offer that stops working is ejected by its fifth consecutive
+/// failure, and probed again at most ten seconds after it recovers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerSettings {
     /// Consecutive failures that open the breaker. Default 5.

@@ -12,7 +12,7 @@ pub enum BreakerState {
         /// Time from which a first probe may use the offer.
         until: Duration,
     },
-    /// Limited to a few probes at a time.
+    /// Offer after an ejection, limited to a few probes at a time.
     HalfOpen,
 }
 
@@ -36,7 +36,7 @@ pub enum OfferHealth {
     /// Half open with a free probe permit: available if
     /// [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire) succeeds.
     HalfOpen,
-    /// Offer in cooldown, as its provider requested with `Retry-After`.
+    /// Offer in cooldown after a `Retry-After` or a status 429.
     CoolingDown {
         /// End of the cooldown.
         until: Duration,

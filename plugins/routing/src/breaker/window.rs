@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Number of slices of a window.
 pub(super) const SLICE_COUNT: u64 = 6;
 
-/// Outcome counts of a recent time span, with a resolution of one sixth of that span.
+/// Outcome counts of the attempts in a recent time span, with a resolution of one sixth of that span.
 #[derive(Clone, Debug)]
 pub(super) struct OutcomeWindow {
     /// Milliseconds of a slice, at least 1.

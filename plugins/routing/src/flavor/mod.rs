@@ -11,7 +11,7 @@ mod speed;
 use penstock_core::ModelKind;
 use std::fmt;
 
-/// Default flavor: price and speed weigh the same, the environment half as much.
+/// Default flavor of most kinds of models: price and speed weigh the same, the environment half as much.
 pub static BALANCED: &dyn Flavor = &balanced::BalancedFlavor;
 /// Flavor that prefers the fastest offer.
 pub static SPEED: &dyn Flavor = &speed::SpeedFlavor;
@@ -51,7 +51,7 @@ pub trait Flavor: Send + Sync {
     fn weights(&self) -> FlavorWeights;
 
     /// Returns the maximum carbon intensity, as a multiple of the intensity of the cleanest usable candidate; offers
-    /// above it are ranked after all others. `None` means no limit.
+    /// above it are ranked after all other usable offers. `None` means no limit.
     fn max_intensity_ratio(&self) -> Option<f64> {
         None
     }

@@ -4,7 +4,7 @@ use super::{HALF_LIFE, STALE_AFTER};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Average `mean = sum(w * x) / sum(w)`, with each `w` multiplied by `2^(-age / HALF_LIFE)`.
+/// Average `mean = sum(w * x) / sum(w)` of observations `x`, with each weight `w` multiplied by `2^(-age / HALF_LIFE)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Ewma {

@@ -14,10 +14,10 @@ pub struct LastHourStats {
     slices: [HourlySlice; SLICES],
 }
 
-/// Rates of a model by which clients can sort the catalogue.
+/// Figures of a model's last hour by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastHourRates {
-    /// Mean number of tokens generated per second; the time to the first token of a stream does not count.
+    /// Mean number of tokens generated per second; of a stream, the first token and the time to it do not count.
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
     pub latency: Option<f64>,

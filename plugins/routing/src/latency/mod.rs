@@ -78,8 +78,8 @@ impl LatencyStats {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
-    /// Returns a number that changes with each observation, so that the caller can detect statistics that it has to
-    /// store.
+    /// Returns a number that changes with each observation in a later millisecond, so that the caller can detect
+    /// statistics that it has to store.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.observed
@@ -133,7 +133,7 @@ impl LatencyStats {
     }
 
     /// Returns the predicted seconds to the complete answer on an idle provider: `first token (class of the prompt) +
-    /// output_tokens / (tokens per second)`. `None` for an offer without measurements.
+    /// output_tokens / (tokens per second)`. A term that was not measured counts as 0; `None` if neither was measured.
     #[must_use]
     pub fn predict_seconds(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
         let first = self.seconds_to_first_token(now, prompt_tokens);
@@ -166,7 +166,7 @@ impl LatencyStats {
         self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
     }
 
-    /// Returns the generated tokens of a typical answer: the expected output of a request without a limit.
+    /// Returns the mean number of generated tokens of recent answers: the expected output of a request without a limit.
     #[must_use]
     pub fn typical_output_tokens(&self, now: Duration) -> Option<u64> {
         // The conversion only drops the fraction, because a mean of `u64` values is in their range.

@@ -12,7 +12,7 @@ pub struct FailedAttempt {
     pub provider: usize,
     /// Kind of the failure.
     pub kind: UpstreamErrorKind,
-    /// Milliseconds from the request to the failure.
+    /// Milliseconds from the start of the attempt to the failure.
     pub millis: u64,
 }
 

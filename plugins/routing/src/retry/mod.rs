@@ -27,7 +27,8 @@
 //! - an offer that timed out (no head, no token, or a stalled stream) is not retried, and other offers of its provider
 //!   come after those of other providers;
 //! - a provider whose connection failed, or that rejects the operator's key, is not retried;
-//! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
+//! - no attempt follows an error of the caller, model output that cannot be passed on, the total deadline, or a rescue
+//!   with different text;
 //! - every attempt but the first is taken from the retry budget.
 //!
 //! A rescue after the first token is an attempt like any other: pass the failure of the stream to
@@ -69,7 +70,7 @@ pub struct RetryPlanner {
 #[derive(Debug)]
 struct OfferState {
     planned: PlannedOffer,
-    /// True if the offer may be used: it is untried, or named a time for a retry.
+    /// True if the offer may be used: it is untried, gets a quick retry, or named a time for a retry.
     is_eligible: bool,
     /// True if the offer was tried; untried offers come first.
     was_attempted: bool,
@@ -201,7 +202,7 @@ impl RetryPlanner {
         self.choose_next(now)
     }
 
-    /// Returns true if no attempt was made because all usable offers were full.
+    /// Returns true if a wait for a permit timed out and no attempt has failed: all usable offers were full.
     #[must_use]
     pub const fn was_permit_limited(&self) -> bool {
         self.permit_timed_out && self.failed.is_empty()

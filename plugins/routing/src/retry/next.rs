@@ -1,6 +1,7 @@
 //! Selection of the next offer: first untried offers, then offers that may be retried after the delay they named with
 //! `Retry-After`, then offers of a provider that timed out at another offer, then the offer whose cooldown ends first.
-//! An offer of a stable provider may be retried at once, and the planner may wait for a cooldown of limited length.
+//! An offer of a stable provider may be retried at once, and the planner may wait for a cooldown that ends before the
+//! deadline.
 
 use super::RetryPlanner;
 use penstock_core::{UpstreamError, UpstreamErrorKind};
@@ -39,7 +40,8 @@ impl RetryPlanner {
         self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
     }
 
-    /// Returns an immediate retry after a transient failure of a stable provider, once per provider and request.
+    /// Returns a retry at the same offer after a short delay, for a transient failure of a stable provider; once per
+    /// provider and request.
     fn quick_retry(
         &mut self,
         index: usize,

@@ -9,7 +9,8 @@ pub struct AttemptPolicy {
     pub max_attempts: u32,
     /// Deadline of the request, as a point in time. Default never.
     pub deadline: Duration,
-    /// Maximum time to wait for the end of a cooldown instead of using another offer. Default 0.
+    /// Maximum `Retry-After` of a failed offer for which the planner waits instead of using another offer. Without
+    /// another offer it waits for any cooldown that ends before the deadline. Default 0.
     pub max_wait: Duration,
     /// Mean delay before a quick retry, varied by half of it. Default 50 ms.
     pub quick_retry_delay: Duration,

@@ -7,7 +7,8 @@ use std::time::Duration;
 pub enum PlannerStep {
     /// Send the request to this offer.
     Attempt(usize),
-    /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again.
+    /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again
+    /// unless the deadline has passed.
     RetrySame {
         /// Index of the offer that is tried again.
         offer: usize,
@@ -19,7 +20,7 @@ pub enum PlannerStep {
     /// Providers of the usable offers are full: wait for a permit at one of
     /// [`RetryPlanner::full_offers`](super::RetryPlanner::full_offers).
     WaitForPermit,
-    /// Error that the caller of the API caused: return the error of the failure.
+    /// Failure caused by the client's request or by the model's output: return its error to the client.
     ReturnError,
     /// No offer is left, so the client gets a 503.
     GiveUp {
