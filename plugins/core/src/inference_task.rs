@@ -20,12 +20,12 @@ pub enum InferenceTask {
     GenerateImages(ImageTask),
     /// Transcription of speech.
     Transcribe(TranscriptionTask),
-    /// Speech or moderation: the request is forwarded unchanged, and its work is metered.
+    /// Speech or moderation: the answer of the provider is passed on without a translation, and its work is metered.
     Passthrough(PassthroughTask),
 }
 
-/// Parameters of a request that the gateway forwards unchanged except for the model name, and whose answer it does not
-/// translate: speech and moderation.
+/// Parameters of a request whose members the gateway forwards as they are, apart from the model name and members that
+/// the provider does not accept, and whose results it passes on without a translation: speech and moderation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassthroughTask {
     /// Texts of the request, JSON strings with their quotes.
