@@ -1,4 +1,5 @@
-//! Validation of requests whose body is forwarded unchanged: speech and moderation.
+//! Validation of requests whose results pass through the gateway without a translation: speech and moderation. The
+//! request determines the most work that may be charged.
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
