@@ -13,7 +13,7 @@ const MAX_SINGLE_GUESSES: usize = 3;
 pub struct MemberOmissions {
     /// Members that the provider named in its refusals.
     named: ExtraMembers,
-    /// Members that only the last request left out, after a refusal that names no member.
+    /// Members that the last request left out for the first time, after a refusal that names no member.
     last_guess: ExtraMembers,
     /// Number of requests that left out members after a refusal that names no member.
     guesses: usize,

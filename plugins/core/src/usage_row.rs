@@ -13,7 +13,7 @@ pub const USAGE_ROW_VERSION: u32 = 1;
 pub enum UsageRowError {
     /// Row in an unknown format.
     InvalidFormat,
-    /// Row with another version than [`USAGE_ROW_VERSION`], as a later gateway writes it.
+    /// Row with a version other than [`USAGE_ROW_VERSION`], as a later gateway writes it.
     NewerVersion,
 }
 

@@ -182,7 +182,7 @@ impl OfferFactors {
     }
 }
 
-/// Returns the factors for joules of which `server` times as many are those of all IT equipment.
+/// Returns the factors for joules that have to be multiplied by `server` to get the joules of all IT equipment.
 fn site_factors(site: &ServiceSite, server: Decimal) -> JouleFactors {
     let pue = site.pue();
     let facility = server.saturating_mul(pue);

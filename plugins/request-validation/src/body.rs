@@ -30,9 +30,9 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose objects and arrays are validated but get no nodes of their own: JSON schemas, tool arguments,
-/// metadata, template arguments. A top-level `input` gets nodes, because it holds a conversation or the texts to embed;
-/// a nested `input` holds the arguments of a tool.
+/// True for members whose value is validated and recorded as one node, without nodes for its content: JSON schemas,
+/// tool arguments, metadata, template arguments. The content of a top-level `input` gets nodes, because it is a
+/// conversation or the texts to embed; a nested `input` holds the arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.
