@@ -4,6 +4,8 @@ use crate::harness::gateway::Running;
 use crate::harness::script::{ScriptStep, json_answer, scores, status};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 const PATH: &str = "/v1/rerank";
 
@@ -124,6 +126,37 @@ async fn logits_are_scaled_once_where_the_model_says_so() {
     assert_eq!(rerank(&own, &ask()).await.status, 503, "no score from 0 to 1, and nothing is guessed");
     provider.always(scores(&[0.5, 0.1, 0.9], 31));
     assert_eq!(rerank(&own, &ask()).await.json()["results"][0]["relevance_score"], json!(0.9));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_scaled_by_its_own_request_when_raw_scores_are_refused_meanwhile() {
+    let results = |scores: [f64; 3]| {
+        let results = scores.iter().enumerate().map(|(index, score)| json!({"index": index, "score": score}));
+        json_answer(200, &json!(results.collect::<Vec<_>>()))
+    };
+    let (provider, release) = (Provider::start().await, Arc::new(Notify::new()));
+    provider
+        .then([vec![ScriptStep::Wait(release.clone())], results([0.0, -2.0, 3.0])].concat())
+        .then(json_answer(422, &json!({"error": "unknown field `raw_scores`", "error_type": "Validation"})))
+        .always(results([0.5, 0.25, 0.75]));
+    let offer = "shape = \"tei\"\nscore = \"sigmoid\"";
+    let running = bench().provider_with("a", &provider, "", offer).start().await;
+    let request = ask();
+    let first = async { rerank(&running, &request).await.json() };
+    let second = async {
+        provider.until_calls(1).await;
+        let refused = rerank(&running, &request).await.json();
+        let learned = rerank(&running, &request).await.json();
+        let sent: Vec<bool> = provider.seen().iter().map(|seen| seen.json()["raw_scores"] == true).collect();
+        assert_eq!(sent, [true, true, false, false], "the refusal is remembered");
+        release.notify_one();
+        (refused, learned)
+    };
+    let (first, (refused, learned)) = tokio::join!(first, second);
+    let scores = |body: &Value| [0, 1, 2].map(|at| body["results"][at]["relevance_score"].as_f64().unwrap());
+    assert_eq!((scores(&refused), scores(&learned)), ([0.75, 0.5, 0.25], [0.75, 0.5, 0.25]));
+    let [highest, middle, _] = scores(&first);
+    assert!((highest - 0.952_574_126_822_433).abs() < 1e-12 && middle == 0.5, "{first}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

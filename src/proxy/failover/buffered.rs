@@ -15,8 +15,8 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    AttemptTarget, BufferedResponse, InferenceTask, StreamTranslation, TokenUsage, UpstreamAnswer,
-    UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    AttemptTarget, BufferedResponse, InferenceTask, RequestAdjustment, StreamTranslation, TokenUsage,
+    UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_media::speech::generated_audio_type;
 use std::sync::Arc;
@@ -38,40 +38,50 @@ pub async fn attempt_buffered(
     let wire_format = attempt::wire_format(run, offer)?;
     let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
     let calls = wire_format.build_requests(run.request, &target).map_err(AttemptError::Incompatible)?;
+    let sent = SentRequest { wire_format, adjustment: target.adjustment, asked, number };
     let answers = call_provider(run, offer, wire_format, &calls).await?;
-    deliver(run, offer, wire_format, (asked, number), answers).await
+    deliver(run, offer, sent, answers).await
 }
 
-/// Reads and sends the response of a provider that announced its length. `asked` is the time at which the request was
-/// sent, `number` the number of the attempt.
+/// Request of an attempt whose response is read.
+#[derive(Clone, Copy)]
+pub struct SentRequest {
+    pub wire_format: WireFormat,
+    /// Adjustment with which the request was built. Other requests may change that of the offer before the response.
+    pub adjustment: RequestAdjustment,
+    /// Time at which the request was sent.
+    pub asked: Instant,
+    /// Number of the attempt.
+    pub number: u32,
+}
+
+/// Reads and sends the response of a provider that announced its length.
 pub async fn deliver_complete(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    wire_format: WireFormat,
-    (asked, number): (Instant, u32),
+    sent: SentRequest,
     mut answering: UpstreamResponse,
 ) -> Result<WriteOutcome, AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
     let cap = run.exchange.config.settings.limits.response_buffer;
     let due = clock::cached_now() + timeouts.first_token;
     let body = read_body(run, &mut answering, (due, timeouts.idle), cap).await?;
-    let headers = response_headers(&answering, wire_format);
+    let headers = response_headers(&answering, sent.wire_format);
     answering.exchange.return_to_pool().await;
-    deliver(run, offer, wire_format, (asked, number), vec![UpstreamAnswer { body, headers }]).await
+    deliver(run, offer, sent, vec![UpstreamAnswer { body, headers }]).await
 }
 
 /// Translates, settles and sends the responses of a provider.
 async fn deliver(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    wire_format: WireFormat,
-    (asked, number): (Instant, u32),
+    sent: SentRequest,
     answers: Vec<UpstreamAnswer>,
 ) -> Result<WriteOutcome, AttemptError> {
-    let mut response = BufferedDelivery { run, offer, wire_format, asked, number };
+    let mut response = BufferedDelivery { run, offer, sent };
     let body = ResponseBodyFilters::filter_buffered(&mut response, answers).await?;
     run.exchange.record.status = 200;
-    let mut head = settle::inference_head(run, offer, number);
+    let mut head = settle::inference_head(run, offer, sent.number);
     if !body.head_members.is_empty() {
         head = settle::add_settlement_headers(head, &body.head_members);
     }
@@ -114,9 +124,7 @@ fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
 struct BufferedDelivery<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
     offer: &'c Arc<OfferState>,
-    wire_format: WireFormat,
-    asked: Instant,
-    number: u32,
+    sent: SentRequest,
 }
 
 impl ResponseContext for BufferedDelivery<'_, '_, '_> {
@@ -131,7 +139,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     async fn translate(&mut self, upstream: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         let (run, offer) = (&mut *self.run, self.offer);
         let created = run.received_at;
-        let mut whole = translate(run, offer, self.wire_format, created, upstream).await?;
+        let mut whole = translate(run, offer, self.sent, created, upstream).await?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
             whole.work = Some(settle::image_work(images::count_images(&whole), draw, run.request, offer));
             let pictures = std::mem::take(&mut whole.images);
@@ -145,8 +153,8 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     }
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
-        let took = clock::cached_now().saturating_duration_since(self.asked);
-        self.run.exchange.caller.record_first_provider(&self.offer.offer.provider.id, self.number);
+        let took = clock::cached_now().saturating_duration_since(self.sent.asked);
+        self.run.exchange.caller.record_first_provider(&self.offer.offer.provider.id, self.sent.number);
         settle::settle_success(self.run, self.offer, metered, None, took)
     }
 
@@ -229,18 +237,18 @@ pub async fn read_body(
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    wire_format: WireFormat,
+    SentRequest { wire_format, adjustment, .. }: SentRequest,
     created: u64,
     answers: Vec<UpstreamAnswer>,
 ) -> Result<BufferedResponse, AttemptError> {
     let size: usize = answers.iter().map(|answer| answer.body.len()).sum();
     let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
+    let target = AttemptTarget { adjustment, ..target };
     if size <= MAX_INLINE_TRANSLATION || matches!(wire_format, WireFormat::Dialects(_)) {
         return Ok(wire_format.translate_buffered(run.request, &target, answers)?);
     }
     let (ask, offer) = (run.request.clone(), offer.clone());
     let (answer_model, id): (Box<str>, Box<str>) = (target.answer_model.into(), target.id.into());
-    let adjust = target.adjustment;
     let work = move || {
         let target = AttemptTarget {
             model: &offer.offer.name,
@@ -248,7 +256,7 @@ async fn translate(
             capabilities: &offer.offer.capabilities,
             preset: &[],
             max_tokens: None,
-            adjustment: adjust,
+            adjustment,
             answer_model: &answer_model,
             id: &id,
             created,

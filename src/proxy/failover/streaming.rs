@@ -49,6 +49,7 @@ pub async fn attempt_stream(
         let cap = target.max_tokens.or(run.request.max_tokens);
         target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
     }
+    let adjustment = target.adjustment;
     let call = build_call(run, wire_format, &target, delivered.as_deref())?;
     let mut reply = match run.translation.take().filter(|_| run.progress.has_content()) {
         Some(reply) => reply,
@@ -76,7 +77,8 @@ pub async fn attempt_stream(
     let mut answering = opened?;
     if is_complete(run, &answering) {
         run.translation = None;
-        return buffered::deliver_complete(run, offer, wire_format, (asked, number), answering).await;
+        let sent = buffered::SentRequest { wire_format, adjustment, asked, number };
+        return buffered::deliver_complete(run, offer, sent, answering).await;
     }
     run.current_offer = Some(offer.clone());
     run.attempt_started = Some(asked);

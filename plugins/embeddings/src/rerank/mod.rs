@@ -100,13 +100,14 @@ fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
     }
 }
 
-/// Joins the parts of an answer and writes it for the client.
+/// Joins the parts of an answer, scales the scores by `transform`, and writes the answer for the client.
 ///
 /// # Errors
 /// Returns `Malformed` for invalid scores.
 fn write_response(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
+    transform: RerankScoreTransform,
     parts: Vec<RawScores>,
 ) -> Result<BufferedResponse, UpstreamError> {
     let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
@@ -126,7 +127,7 @@ fn write_response(
     let mut scores = zmij::Buffer::new();
     let shown = rerank.top_n.unwrap_or(order.len());
     for (position, (index, raw)) in order.into_iter().enumerate() {
-        let score = scale_score(raw, target.capabilities.score_transform).ok_or_else(malformed)?;
+        let score = scale_score(raw, transform).ok_or_else(malformed)?;
         if position >= shown {
             continue;
         }

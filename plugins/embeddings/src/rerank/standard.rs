@@ -75,6 +75,7 @@ impl ProviderAdapter for StandardRerank {
         let rerank = task(ask).ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
         let asked = document_batches(rerank, target).zip(answers);
         let scores = asked.map(|(documents, answer)| read(&answer.body, documents.len()));
-        super::write_response(ask, target, scores.collect::<Result<_, _>>()?)
+        let transform = target.capabilities.score_transform;
+        super::write_response(ask, target, transform, scores.collect::<Result<_, _>>()?)
     }
 }

@@ -65,8 +65,18 @@ impl ProviderAdapter for TeiRerank {
         let scores = document_batches(rerank, target).zip(answers).map(|(documents, answer)| {
             let mut scores = read(&answer.body, documents.len())?;
             scores.usage.tokens = answer.header_number(0);
-            Ok(scores)
+            Ok::<_, UpstreamError>(scores)
         });
-        super::write_response(ask, target, scores.collect::<Result<_, UpstreamError>>()?)
+        super::write_response(ask, target, answer_transform(target), scores.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Returns the transformation of the scores in an answer. The engine returns probabilities unless `raw_scores` asks for
+/// logits, so they are not transformed if a provider refused this member.
+const fn answer_transform(target: &AttemptTarget<'_>) -> RerankScoreTransform {
+    if target.allows_extra(ExtraMember::RawScores) {
+        target.capabilities.score_transform
+    } else {
+        RerankScoreTransform::Identity
     }
 }

@@ -230,6 +230,44 @@ fn logits_and_probabilities_are_never_confused() {
     assert!(whole(RerankScoreTransform::Sigmoid, raw).is_ok());
 }
 
+/// Returns the answer of an engine that reads `raw_scores` like text-embeddings-inference.
+fn engine_scores(request: &UpstreamRequest, logits: &[f64]) -> UpstreamAnswer {
+    let request: Value = serde_json::from_slice(&request.body.concat()).unwrap();
+    let raw = request["raw_scores"] == true;
+    let score = |logit: f64| if raw { logit } else { 1.0 / (1.0 + (-logit).exp()) };
+    let results: Vec<Value> = logits
+        .iter()
+        .enumerate()
+        .map(|(index, logit)| json!({"index": index, "score": score(*logit)}))
+        .collect();
+    answer(json!(results).to_string())
+}
+
+#[test]
+fn a_refused_member_does_not_change_the_scale_of_scores() {
+    let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a","b","c"]}"#);
+    let logits = [-4.0, 6.0, 0.0];
+    for score_transform in [RerankScoreTransform::Identity, RerankScoreTransform::Sigmoid] {
+        let abilities = OfferCapabilities { score_transform, ..OfferCapabilities::default() };
+        for omitted in ExtraMembers::ADDED.iter().map(ExtraMembers::of).chain([ExtraMembers::NONE]) {
+            let mut target = target(&abilities);
+            target.adjustment.omitted = omitted;
+            let shape = shape(ModelKind::Rerank, "tei");
+            let requests = shape.build_requests(&ask, &target).unwrap();
+            let answers = requests.iter().map(|request| engine_scores(request, &logits)).collect();
+            let whole = shape.translate(&ask, &target, answers).unwrap();
+            let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
+            for (position, index) in [1_usize, 2, 0].into_iter().enumerate() {
+                let result = &value["results"][position];
+                assert_eq!(result["index"], index, "{omitted:?}");
+                let expected = 1.0 / (1.0 + (-logits[index]).exp());
+                let score = result["relevance_score"].as_f64().unwrap();
+                assert!((score - expected).abs() < 1e-12, "{omitted:?} {score_transform:?}: {score}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_number_that_is_not_finite_is_refused_in_every_form() {
     let body =
