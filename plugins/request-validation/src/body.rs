@@ -31,7 +31,7 @@ pub(crate) fn validate_body<'b>(
 }
 
 /// True for members whose value is validated and recorded as one node, without nodes for its content: JSON schemas,
-/// tool arguments, metadata, template arguments. The content of a top-level `input` gets nodes, because it is a
+/// tool arguments, metadata. Readers find no members in such a value. The content of a top-level `input` gets nodes, because it is a
 /// conversation or the texts to embed; a nested `input` holds the arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
@@ -42,7 +42,6 @@ pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
         8 => name == b"metadata",
         10 => name == b"parameters",
         12 => name == b"input_schema",
-        20 => name == b"chat_template_kwargs",
         _ => false,
     }
 }

@@ -127,6 +127,7 @@ fn bad_values_are_refused_by_name() {
         (r#""thinking":{"type":"on"}"#, "thinking.type", r#"expected "enabled", "adaptive", "disabled" or "between_tools", got another string."#),
         (r#""output_config":{"effort":"huge"}"#, "output_config.effort", r#"expected "low", "medium", "high", "xhigh" or "max", got another string."#),
         (r#""output_config":{"format":{"type":"json_schema"}}"#, "output_config.format.schema", "expected a JSON schema, but it is missing."),
+        (r#""chat_template_kwargs":{"enable_thinking":"false"}"#, "chat_template_kwargs.enable_thinking", "expected a boolean, got a string."),
         (r#""mcp_servers":[{"url":"https://a"}]"#, "mcp_servers", "MCP servers are not supported; declare their tools instead."),
     ] {
         let body = with(members);

@@ -20,6 +20,7 @@ fn bad_members_are_refused_by_name() {
         (r#""input":"x","top_logprobs":21"#, "top_logprobs", "expected an integer from 0 to 20, got a number out of range."),
         (r#""input":"x","max_tool_calls":0"#, "max_tool_calls", "expected an integer of at least 1, got a number out of range."),
         (r#""input":"x","truncation":"middle""#, "truncation", r#"expected "auto" or "disabled", got another string."#),
+        (r#""input":"x","chat_template_kwargs":{"thinking":"false"}"#, "chat_template_kwargs.thinking", "expected a boolean, got a string."),
         (r#""input":"x","store":"no""#, "store", "expected a boolean, got a string."),
         (r#""input":"x","metadata":["a"]"#, "metadata", "expected an object, got an array."),
         (r#""input":"x","metadata":{"a":5}"#, "metadata.a", "expected a string."),
