@@ -22,6 +22,53 @@ fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
     }
 }
 
+/// Splits the texts into batches that the provider accepts.
+fn text_batches<'a>(task: &'a PassthroughTask, target: &AttemptTarget<'_>) -> std::slice::Chunks<'a, Bytes> {
+    let all = &task.texts;
+    all.chunks(target.capabilities.max_inputs.unwrap_or(all.len()).max(1))
+}
+
+/// Results of one answer, as the provider wrote them, with the reported usage.
+struct ModerationResults {
+    /// Elements of the list, without its brackets.
+    elements: Bytes,
+    usage: AnswerUsage,
+}
+
+/// Reads an answer with one result for each of the `count` texts.
+///
+/// # Errors
+/// Returns `InBandError` for an error object; `Malformed` for another number of results or an invalid one.
+fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError> {
+    let mut usage = AnswerUsage::default();
+    let (mut list, mut found, mut error) = (None, 0, false);
+    let mut cursor = EmbeddingJsonCursor::new(answer);
+    let read = cursor.read_object(|key, cursor| {
+        match key {
+            "results" if list.is_none() => {
+                let (mut start, mut end) = (None, cursor.position());
+                cursor.read_array(|cursor| {
+                    start.get_or_insert(cursor.position());
+                    found += 1;
+                    check_result(cursor)?;
+                    end = cursor.position();
+                    Some(())
+                })?;
+                list = Some(start.unwrap_or(end)..end);
+            }
+            "error" => error |= cursor.read_value_bytes()? != b"null",
+            _ => usage.read_member(key, cursor.read_value_bytes()?),
+        }
+        Some(())
+    });
+    if error {
+        return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
+    }
+    let list = read.filter(|()| cursor.is_at_end() && found == count).and(list);
+    let list = list.ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))?;
+    Ok(ModerationResults { elements: answer.slice(list), usage })
+}
+
 /// Reads a result object and checks the types of its known members. `flagged` or `categories` is required, because
 /// clients read an empty result as harmless. The names of the categories depend on the model and are not checked.
 fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
@@ -64,54 +111,47 @@ impl ProviderAdapter for OpenAiModeration {
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let task = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
-        let mut body = vec![Bytes::from([br#"{"model":"#, json_string(target.model).as_slice()].concat())];
-        body.push(Bytes::from_static(br#","input":"#));
-        write_json_array(&task.texts, &mut body);
-        body.push(Bytes::from_static(b"}"));
-        Ok(vec![UpstreamRequest::json(body)])
+        let call = |texts: &[Bytes]| {
+            let head = [br#"{"model":"#, json_string(target.model).as_slice(), br#","input":"#].concat();
+            let mut body = vec![Bytes::from(head)];
+            write_json_array(texts, &mut body);
+            body.push(Bytes::from_static(b"}"));
+            UpstreamRequest::json(body)
+        };
+        Ok(text_batches(task, target).map(call).collect())
     }
 
     fn translate(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
-        mut answers: Vec<UpstreamAnswer>,
+        answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let task = task(ask).ok_or_else(malformed)?;
-        let answer = answers.pop().map(|answer| answer.body).ok_or_else(malformed)?;
-        let mut reported = AnswerUsage::default();
-        let (mut results, mut count, mut error) = (None, 0, false);
-        let mut cursor = EmbeddingJsonCursor::new(&answer);
-        let read = cursor.read_object(|key, cursor| {
-            match key {
-                "results" if results.is_none() => {
-                    let start = cursor.position();
-                    cursor.read_array(|cursor| {
-                        count += 1;
-                        check_result(cursor)
-                    })?;
-                    results = Some(start..cursor.position());
-                }
-                "error" => error |= cursor.read_value_bytes()? != b"null",
-                _ => reported.read_member(key, cursor.read_value_bytes()?),
-            }
-            Some(())
-        });
-        if error {
-            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
-        }
-        let results = read.filter(|()| cursor.is_at_end()).and(results).ok_or_else(malformed)?;
-        if count != task.texts.len() {
+        let batches = text_batches(task, target);
+        if answers.len() != batches.len() {
             return Err(malformed());
         }
-        let usage = reported.to_token_usage(ask, target);
         let model = json_string(target.answer_model);
         let head: [&[u8]; 5] =
-            [br#"{"id":"modr-"#, target.id.as_bytes(), br#"","model":"#, &model, br#","results":"#];
-        let tail = format!(r#","usage":{{"prompt_tokens":{0},"total_tokens":{0}}}}}"#, usage.input);
+            [br#"{"id":"modr-"#, target.id.as_bytes(), br#"","model":"#, &model, br#","results":["#];
+        let mut body = vec![Bytes::from(head.concat())];
+        let mut usages = Vec::with_capacity(answers.len());
+        for (texts, answer) in batches.zip(answers) {
+            let results = read(&answer.body, texts.len())?;
+            if !usages.is_empty() {
+                body.push(Bytes::from_static(b","));
+            }
+            body.push(results.elements);
+            usages.push(results.usage);
+        }
+        let reported = AnswerUsage::sum(usages);
+        let usage = reported.to_token_usage(ask, target);
+        let tail = format!(r#"],"usage":{{"prompt_tokens":{0},"total_tokens":{0}}}}}"#, usage.input);
+        body.push(Bytes::from(tail));
         Ok(BufferedResponse {
-            body: vec![Bytes::from(head.concat()), answer.slice(results), Bytes::from(tail)],
+            body,
             work: Some(WorkDone::Tokens(usage)),
             measured_energy: reported.measured,
             finish_reason: FinishReason::Stop,
