@@ -59,7 +59,7 @@ pub(super) struct VectorReader {
 }
 
 impl VectorReader {
-    /// Creates a reader for about `expected` vectors.
+    /// Creates a reader of `expected` vectors.
     pub(super) fn new(form: VectorForm, expected: usize) -> Self {
         Self {
             form,
@@ -142,9 +142,12 @@ impl VectorReader {
     /// Returns all vectors in the order of the inputs. `given` is the provider's response body, and `array` is the
     /// range of the list of items in it.
     ///
-    /// `None` if indices are missing, repeated or out of range, or if there are no vectors.
+    /// `None` for another number of vectors than expected, and if indices are missing, repeated or out of range.
     pub(super) fn finish(self, given: Bytes, array: Range<usize>) -> Option<AnswerVectors> {
         let count = self.items.len();
+        if count != self.expected {
+            return None;
+        }
         let untouched = self
             .items
             .iter()
