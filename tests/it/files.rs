@@ -250,7 +250,7 @@ async fn an_invalid_line_among_many_is_named_and_nothing_is_stored() {
         ("", "file: expected at least one line, got an empty file."),
         (
             "model,messages\n1,2",
-            "file: line 1: expected a JSON object on one line, but this is not JSON. One more line is wrong.",
+            "file: line 1: expected a JSON object on one line, but this is not JSON or is nested deeper than 128 levels. One more line is wrong.",
         ),
         (&format!("{good}\n[]"), "file: line 2: expected a JSON object, got an array."),
         (

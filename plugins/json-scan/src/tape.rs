@@ -13,20 +13,41 @@ pub use string::code_unit;
 pub use unescape::{StringPiece, string_pieces, unescape};
 pub use value::{JsonTape, JsonValue, TapeNode, ValueKind};
 
+/// Kind of a [`JsonError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonErrorKind {
+    /// Text that is not JSON.
+    Syntax,
+    /// JSON with a number beyond the range of a double, or with half of a surrogate pair.
+    Unrepresentable,
+    /// Objects and arrays nested deeper than [`StructureLimits::depth`].
+    Depth,
+    /// More keys and values than [`StructureLimits::nodes`].
+    Values,
+}
+
 /// Syntax error or exceeded limit in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
     /// Offset in the document at which the error was found, in bytes.
     pub offset: usize,
+    /// Kind of the error.
+    pub kind: JsonErrorKind,
     /// Description of the error.
     pub reason: &'static str,
 }
 
 impl JsonError {
-    /// Creates an error.
+    /// Creates a syntax error.
     #[must_use]
-    pub const fn new(offset: usize, reason: &'static str) -> Self {
-        Self { offset, reason }
+    pub const fn syntax(offset: usize, reason: &'static str) -> Self {
+        Self { offset, kind: JsonErrorKind::Syntax, reason }
+    }
+
+    /// Creates an error for JSON that has no representation.
+    #[must_use]
+    pub const fn unrepresentable(offset: usize, reason: &'static str) -> Self {
+        Self { offset, kind: JsonErrorKind::Unrepresentable, reason }
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::field_path::{FieldPath, PathStyle, quotable_name};
 use crate::limits::RequestLimits;
 use penstock_core::{ApiError, BodyMember, BodyMembers, ErrorCode};
-use penstock_json_scan::tape::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan};
+use penstock_json_scan::tape::{
+    JsonError, JsonErrorKind, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan,
+};
 use std::borrow::Cow;
 
 /// Validates that the body is JSON in UTF-8 within its limits; returns its text and the nodes of its values.
@@ -12,11 +14,10 @@ pub(crate) fn validate_body<'b>(
     limits: &RequestLimits,
     style: PathStyle,
 ) -> Result<(&'b str, Vec<TapeNode>), ApiError> {
-    if body.len() > limits.max_body.min(u32::MAX as usize) {
-        let sentence = format!("The request body is larger than {} bytes.", limits.max_body);
-        return Err(
-            ApiError::with_message(ErrorCode::TooLarge, sentence).with_detail("max_bytes", limits.max_body)
-        );
+    let max_body = limits.max_body.min(u32::MAX as usize);
+    if body.len() > max_body {
+        let sentence = format!("The request body is larger than {max_body} bytes.");
+        return Err(ApiError::with_message(ErrorCode::TooLarge, sentence).with_detail("max_bytes", max_body));
     }
     let Ok(text) = simdutf8::basic::from_utf8(body) else { return Err(not_utf8(body)) };
     if body.trim_ascii().is_empty() {
@@ -26,7 +27,7 @@ pub(crate) fn validate_body<'b>(
     let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
     match scan(body, bounds, is_opaque) {
         Ok(nodes) => Ok((text, nodes)),
-        Err((broken, nodes)) => Err(not_json(text, broken, &nodes, style)),
+        Err((broken, nodes)) => Err(scan_error(broken, bounds, JsonTape { text, nodes: &nodes }, style)),
     }
 }
 
@@ -54,18 +55,29 @@ fn not_utf8(body: &[u8]) -> ApiError {
     )
 }
 
-/// Returns the error for invalid JSON, which names the path of the innermost value that was reached.
-fn not_json(text: &str, broken: JsonError, nodes: &[TapeNode], style: PathStyle) -> ApiError {
-    let JsonError { offset: at, reason: what } = broken;
-    let tape = JsonTape { text, nodes };
+/// Returns the error for a body that is not JSON or exceeds a limit. It names the path of the innermost value that was
+/// reached.
+fn scan_error(broken: JsonError, bounds: StructureLimits, tape: JsonTape<'_>, style: PathStyle) -> ApiError {
+    let at = broken.offset;
     let mut refusal = ApiError::with_message(ErrorCode::InvalidRequest, String::new());
     let mut inside = String::new();
     if let Some(path) = tape.root().map(|root| broken_path(root, style)).filter(|path| !path.is_empty()) {
         inside = format!(" inside {path}");
         refusal = refusal.with_param(path);
     }
-    refusal.message = format!("The request body is not valid JSON: {what}, at byte {at}{inside}.").into();
+    let fault = describe_scan_error(broken, bounds);
+    refusal.message = format!("The request body {fault}, at byte {at}{inside}.").into();
     refusal.with_detail("byte", at)
+}
+
+/// Returns the predicate of a sentence about a document that could not be scanned.
+pub(crate) fn describe_scan_error(broken: JsonError, bounds: StructureLimits) -> String {
+    match broken.kind {
+        JsonErrorKind::Syntax => format!("is not valid JSON: {}", broken.reason),
+        JsonErrorKind::Unrepresentable => format!("has {}", broken.reason),
+        JsonErrorKind::Depth => format!("has objects and arrays nested deeper than {} levels", bounds.depth),
+        JsonErrorKind::Values => format!("has more than {} keys and values", bounds.nodes),
+    }
 }
 
 /// Path to the value at which parsing failed. It ends before a key that may be text written by the client, and after

@@ -53,7 +53,10 @@ pub fn parse_line(bytes: &[u8], urls: AllowedUrls) -> Result<InputLine<'_>, Line
 
 fn parse_fields(bytes: &[u8]) -> Result<LineFields<'_>, LineError> {
     let not_json = || {
-        let message = "expected a JSON object on one line, but this is not JSON";
+        let levels = json::MAX_DEPTH;
+        let message = format!(
+            "expected a JSON object on one line, but this is not JSON or is nested deeper than {levels} levels"
+        );
         LineError::new("invalid_json_line", None, message)
     };
     let text = json::trim(bytes);

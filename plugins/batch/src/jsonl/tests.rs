@@ -67,13 +67,16 @@ fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
 
 #[test]
 fn each_mistake_has_a_sentence_of_its_own() {
+    let deep = format!("{{\"body\":{}{}}}", "[".repeat(129), "]".repeat(129));
+    let not_read = "line 2: expected a JSON object on one line, but this is not JSON or is nested deeper than 128 levels.";
     let cases = [
-        ("{", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
-        ("[1,", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
-        ("hello", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("{", "invalid_json_line", not_read),
+        ("[1,", "invalid_json_line", not_read),
+        ("hello", "invalid_json_line", not_read),
         ("[1]", "not_an_object", "line 2: expected a JSON object, got an array."),
         ("\"a\"", "not_an_object", "line 2: expected a JSON object, got a string."),
-        ("{} {}", "invalid_json_line", "line 2: expected a JSON object on one line, but this is not JSON."),
+        ("{} {}", "invalid_json_line", not_read),
+        (&deep, "invalid_json_line", not_read),
     ];
     for (line, code, sentence) in cases {
         assert_eq!(code_and_message(line), (code, sentence.to_owned()));

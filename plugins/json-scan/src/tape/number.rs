@@ -11,7 +11,7 @@ pub fn number_end(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     at = match bytes.get(at) {
         Some(b'0') => at + 1,
         Some(b'1'..=b'9') => digits_end(bytes, at),
-        _ => return Err(JsonError::new(at, "a number without digits")),
+        _ => return Err(JsonError::syntax(at, "a number without digits")),
     };
     let mut may_overflow = at - from > 300;
     if bytes.get(at) == Some(&b'.') {
@@ -26,7 +26,7 @@ pub fn number_end(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
         may_overflow = true;
     }
     if may_overflow && !is_finite(bytes.get(from..at)) {
-        return Err(JsonError::new(from, "a number out of range"));
+        return Err(JsonError::unrepresentable(from, "a number out of range"));
     }
     Ok(at)
 }
@@ -38,7 +38,7 @@ fn digits_end(bytes: &[u8], from: usize) -> usize {
 
 fn required_digits_end(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let end = digits_end(bytes, from);
-    if end == from { Err(JsonError::new(from, "a number without digits")) } else { Ok(end) }
+    if end == from { Err(JsonError::syntax(from, "a number without digits")) } else { Ok(end) }
 }
 
 fn is_finite(digits: Option<&[u8]>) -> bool {

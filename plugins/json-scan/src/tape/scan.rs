@@ -2,7 +2,7 @@
 
 use super::number::number_end;
 use super::string::string_end;
-use super::{JsonError, TapeNode, ValueKind};
+use super::{JsonError, JsonErrorKind, TapeNode, ValueKind};
 
 /// Limits of the document structure.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,9 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
 
     fn open_container(&mut self, object: bool, veiled: bool) -> Result<bool, JsonError> {
         if self.open.len() >= self.bounds.depth {
-            return Err(self.error("objects and arrays nested deeper than allowed"));
+            return Err(
+                self.limit_error(JsonErrorKind::Depth, "objects and arrays nested deeper than allowed")
+            );
         }
         let opaque_within = self.open.last().is_some_and(|open| open.opaque);
         let node = self.nodes.len();
@@ -217,7 +219,7 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
             return Ok(());
         }
         if self.nodes.len() >= self.bounds.nodes {
-            return Err(self.error("more values than allowed"));
+            return Err(self.limit_error(JsonErrorKind::Values, "more values than allowed"));
         }
         let next = self.nodes.len() + 1;
         let (start, end, next) = (from as u32, self.at as u32, next as u32);
@@ -226,6 +228,10 @@ impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
     }
 
     fn error(&self, what: &'static str) -> JsonError {
-        JsonError::new(self.at, what)
+        JsonError::syntax(self.at, what)
+    }
+
+    const fn limit_error(&self, kind: JsonErrorKind, reason: &'static str) -> JsonError {
+        JsonError { offset: self.at, kind, reason }
     }
 }

@@ -149,9 +149,9 @@ fn scan_bytewise(bytes: &[u8], from: usize, mut escaped: bool) -> Result<StringE
                 escaped = true;
                 at += escape_length(bytes, at)?;
             }
-            Some(..0x20) => return Err(JsonError::new(at, CONTROL)),
+            Some(..0x20) => return Err(JsonError::syntax(at, CONTROL)),
             Some(_) => at += 1,
-            None => return Err(JsonError::new(bytes.len(), "the end inside a string")),
+            None => return Err(JsonError::syntax(bytes.len(), "the end inside a string")),
         }
     }
 }
@@ -162,8 +162,8 @@ fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     match bytes.get(at + 1) {
         Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'/' | b'b' | b'f') => Ok(2),
         Some(b'u') => unicode_run_length(bytes, at),
-        Some(_) => Err(JsonError::new(at, "an unknown escape inside a string")),
-        None => Err(JsonError::new(bytes.len(), "the end inside a string")),
+        Some(_) => Err(JsonError::syntax(at, "an unknown escape inside a string")),
+        None => Err(JsonError::syntax(bytes.len(), "the end inside a string")),
     }
 }
 
@@ -171,12 +171,13 @@ fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
 fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     loop {
-        let unit = code_unit(bytes, at).ok_or(JsonError::new(at, "\\u without four hexadecimal digits"))?;
+        let unit =
+            code_unit(bytes, at).ok_or(JsonError::syntax(at, "\\u without four hexadecimal digits"))?;
         at += 6;
         if unit & 0xf800 == 0xd800 {
             let low = code_unit(bytes, at).filter(|low| (0xdc00..0xe000).contains(low));
             if unit >= 0xdc00 || low.is_none() {
-                return Err(JsonError::new(at - 6, "half of a surrogate pair inside a string"));
+                return Err(JsonError::unrepresentable(at - 6, "half of a surrogate pair inside a string"));
             }
             at += 6;
         }

@@ -1,7 +1,7 @@
 //! Comparison of the scanner with `serde_json`, byte for byte.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind};
+use super::{JsonError, JsonErrorKind, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind};
 use proptest::prelude::*;
 
 /// Scans with the members `schema`, and `input` below the top, as opaque ones.
@@ -184,6 +184,25 @@ fn the_number_of_recorded_values_is_bounded_and_opaque_ones_count_once() {
     // A tool's arguments are opaque, what becomes an embedding is not.
     assert!(scan(b"[{\"input\":[1,2,3,4,5,6,7,8]}]", bounds).is_ok());
     assert!(scan(b"{\"input\":[1,2,3,4,5,6,7,8]}", bounds).is_err());
+}
+
+#[test]
+fn only_text_that_is_not_json_is_a_syntax_error() {
+    let bounds = StructureLimits { depth: 3, nodes: 6 };
+    for (document, kind) in [
+        ("[1,]", JsonErrorKind::Syntax),
+        ("[01]", JsonErrorKind::Syntax),
+        (r#"["\u00e"]"#, JsonErrorKind::Syntax),
+        ("[1e400]", JsonErrorKind::Unrepresentable),
+        (r#"["\udc00"]"#, JsonErrorKind::Unrepresentable),
+        (r#"["\ud800\n"]"#, JsonErrorKind::Unrepresentable),
+        ("[[[[]]]]", JsonErrorKind::Depth),
+        (r#"{"schema":[[[]]]}"#, JsonErrorKind::Depth),
+        ("[1,2,3,4,5,6]", JsonErrorKind::Values),
+    ] {
+        let broken = scan(document.as_bytes(), bounds).unwrap_err().0;
+        assert_eq!(broken.kind, kind, "{document}: {}", broken.reason);
+    }
 }
 
 fn documents() -> impl Strategy<Value = serde_json::Value> {
