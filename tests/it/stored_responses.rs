@@ -325,6 +325,29 @@ async fn an_item_that_the_conversation_has_already_is_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stored_items_larger_than_a_body_are_named_by_their_member() {
+    let provider = Provider::start().await;
+    provider.always(plain(&"x".repeat(1500)));
+    let limits = "[limits]\njson_body = \"2KiB\"";
+    let running = Bench::new().settings(limits).provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    let first = response(&client.post(RESPONSES, &ask(false, "Hi")).await);
+    let continued = |previous: &Value, input: Value| json!({"model": "m", "store": true, "previous_response_id": previous, "input": input});
+    let second = response(&client.post(RESPONSES, &continued(&first["id"], json!("More"))).await);
+    let reference = json!({"type": "item_reference", "id": first["output"][0]["id"]});
+    for (request, param) in [
+        (continued(&second["id"], json!("More")), "previous_response_id"),
+        (continued(&Value::Null, json!([reference, reference])), "input"),
+    ] {
+        let refused = client.post(RESPONSES, &request).await;
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, error["param"].as_str()), (413, Some(param)), "{error}");
+        assert!(error["message"].as_str().unwrap().starts_with(&format!("{param}: ")), "{error}");
+        assert_eq!(error["details"]["max_bytes"], 2048, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_item_with_a_known_id_and_other_content_is_sent() {
     let provider = Provider::start().await;
     provider.always(plain("An answer."));

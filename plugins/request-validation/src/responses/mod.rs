@@ -110,7 +110,8 @@ fn convert(
     let choice = tool_choice::read_tool_choice(&top, &tools)?;
     let mut out = chat_body::ChatBody::new(body.len() + previous.len());
     out.write_string_member("model", &model);
-    let previous = storage::PreviousConversation::parse(&previous, limits)?;
+    let previous =
+        storage::PreviousConversation::parse(&previous, limits, &top.path("previous_response_id"))?;
     let earlier_messages = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);

@@ -1,12 +1,12 @@
 //! Members that concern stored responses: `store`, `background` and `previous_response_id`.
 
-use crate::body::{RootObject, validate_body};
-use crate::field_path::PathStyle;
+use crate::body::{RootObject, describe_scan_error, is_opaque};
+use crate::field_path::FieldPath;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoreAccess, StoredInput};
-use penstock_json_scan::tape::{JsonTape, TapeNode};
+use penstock_core::{ApiError, ErrorCode, PreviousResponse, ResponseStorage, StoreAccess, StoredInput};
+use penstock_json_scan::tape::{JsonTape, StructureLimits, TapeNode, scan};
 
 const NOT_ALLOWED: &str =
     "this API key stores no responses; send the whole history in `input` with each request";
@@ -15,6 +15,7 @@ const NOT_FOUND: &str =
 const UNANSWERED: &str = "this response has no answer to continue; wait until its status is \"completed\"";
 const ENDED_UNANSWERED: &str = "this response ended without an answer; continue an earlier response, or send the \
     whole history in `input`";
+const SHORTEN: &str = "send a shorter history in `input` instead";
 const BACKGROUND_NOT_ALLOWED: &str = "background responses are stored, and this API key stores none; the operator \
     allows it with `penstock keys change ID --store-responses true`, or leave `background` out";
 const BACKGROUND_LINE: &str = "the lines of a batch run in the background already; leave it out";
@@ -87,15 +88,25 @@ pub(super) struct PreviousConversation {
 }
 
 impl PreviousConversation {
-    /// Parses the items. Their array must be within the limits of a request body.
-    pub(super) fn parse(items: &[u8], limits: &RequestLimits) -> Result<Self, ApiError> {
+    /// Parses the items. Their array must be within the limits of a request body; `at` is the path of the member that
+    /// names the response.
+    pub(super) fn parse(items: &[u8], limits: &RequestLimits, at: &FieldPath<'_>) -> Result<Self, ApiError> {
         if items.is_empty() {
             return Ok(Self { text: String::new(), nodes: Vec::new() });
         }
-        let text = [b"[", items, b"]"].concat();
-        let (_, nodes) = validate_body(&text, limits, PathStyle::Brackets)?;
-        // The text is valid UTF-8, because the validation of the body has checked it.
-        Ok(Self { text: String::from_utf8(text).unwrap_or_default(), nodes })
+        let max_bytes = limits.max_body.min(u32::MAX as usize);
+        let refusal = |fault: &str| at.invalid(format_args!("the stored conversation {fault}; {SHORTEN}"));
+        if items.len() + 2 > max_bytes {
+            let refusal = refusal(&format!("is larger than {max_bytes} bytes"));
+            let refusal = ApiError { code: ErrorCode::TooLarge, ..refusal };
+            return Err(refusal.with_detail("max_bytes", max_bytes));
+        }
+        let text =
+            String::from_utf8([b"[", items, b"]"].concat()).map_err(|_| refusal("is not valid UTF-8"))?;
+        let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
+        let nodes = scan(text.as_bytes(), bounds, is_opaque)
+            .map_err(|(broken, _)| refusal(&describe_scan_error(broken, bounds)))?;
+        Ok(Self { text, nodes })
     }
 
     /// Returns the tape of the array; an empty one without a previous response.

@@ -3,6 +3,7 @@
 
 mod converted;
 mod refused;
+mod stored;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -48,13 +48,19 @@ pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Res
         let item = item.ok_or_else(|| not_stored(reference))?;
         size = size.saturating_add(item.len());
         if size > most {
-            return Err(ApiError::new(ErrorCode::TooLarge));
+            return Err(too_large(most));
         }
         // The memory is reserved for the item, and for the body that contains it.
         x.reserve_memory(item.len().saturating_mul(2))?;
         items.push((reference.index, Bytes::copy_from_slice(item)));
     }
     Ok(replace_references(&body, &items))
+}
+
+/// Returns the error for references to items that are larger than `most` bytes, together with the body.
+fn too_large(most: usize) -> ApiError {
+    let sentence = format!("input: the body and the items of its references are larger than {most} bytes.");
+    ApiError::with_message(ErrorCode::TooLarge, sentence).with_param("input").with_detail("max_bytes", most)
 }
 
 fn not_stored(reference: &ItemReference) -> ApiError {
