@@ -93,11 +93,19 @@ fn parse_metadata(value: Option<&Value>) -> Result<Vec<(String, String)>, ApiErr
             _ => {
                 let expected =
                     format!("metadata: expected strings of at most {MAX_VALUE_CHARS} characters as values");
-                return Err(ApiError::invalid(format!("metadata.{name}"), expected));
+                return Err(ApiError::invalid(metadata_path(name), expected));
             }
         }
     }
     Ok(read)
+}
+
+/// Returns the path of a metadata value; without its name unless that is an identifier, since other names may be
+/// secrets.
+fn metadata_path(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let is_identifier = !name.is_empty() && name.bytes().all(is_plain);
+    if is_identifier { format!("metadata.{name}") } else { "metadata".to_owned() }
 }
 
 #[cfg(test)]
@@ -165,6 +173,7 @@ mod tests {
             ("metadata", Value::Object(many), "metadata"),
             ("metadata", json!({"a": 1}), "metadata.a"),
             ("metadata", json!({"a": "x".repeat(513)}), "metadata.a"),
+            ("metadata", json!({"my secret plan": 1}), "metadata"),
             ("metadata", json!({"a".repeat(65): "x"}), "metadata"),
         ] {
             let refusal = read(&with(name, invalid)).unwrap_err();

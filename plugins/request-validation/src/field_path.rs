@@ -88,6 +88,11 @@ impl fmt::Display for FieldPath<'_> {
 /// so that it cannot be a prompt.
 pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
     let text = value.text();
+    is_quotable(&text).then(|| text.into_owned())
+}
+
+/// True for a text of the client that an error message may contain; see [`quotable_name`].
+pub(crate) fn is_quotable(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    (!text.is_empty() && text.len() <= 64 && text.bytes().all(plain)).then(|| text.into_owned())
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
 }

@@ -10,7 +10,7 @@ use penstock_request_validation::{
     validate_responses_request,
 };
 use proptest::prelude::*;
-use support::{DEEP, ask_chat, ask_messages, edited};
+use support::{DEEP, ask_chat, ask_messages, ask_responses, edited};
 
 const CHAT: &str = r#"{"model":"m","n":2,"stop":["a"],"stream_options":{"include_usage":true},"logit_bias":{"1":2.5e0},
  "tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,{}]},"strict":null}}],
@@ -30,7 +30,7 @@ const MESSAGES: &str = r#"{"model":"m","max_tokens":5,"system":[{"type":"text","
 
 const RESPONSES: &str = r#"{"model":"m","instructions":"s","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]},
  "tools":[{"type":"function","name":"f","parameters":{"a":[1,{}]},"strict":null},{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"a\nb"}},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}],
- "text":{"format":{"type":"json_schema","name":"n","schema":{}},"verbosity":"low"},"reasoning":{"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"metadata":{"a":"b"},
+ "text":{"format":{"type":"json_schema","name":"n","schema":{}},"verbosity":"low"},"reasoning":{"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"metadata":{"a":"b"},"background_options":{"completion_window":"soonest"},
  "input":[{"role":"developer","content":"\u00e9 é \ud83d\ude00"},{"type":"message","role":"user","content":[{"type":"input_text","text":"x"},{"type":"input_image","image_url":"data:image\/png;base64,AAAA"}]},
   {"type":"reasoning","summary":[],"encrypted_content":"psr1_AAAA","content":[{"type":"reasoning_text","text":"t"}]},
   {"type":"function_call","call_id":"a","name":"f","namespace":"n","arguments":"{}"},{"type":"custom_tool_call","call_id":"b","name":"c","input":"\"\\"},
@@ -169,12 +169,13 @@ fn depth_size_and_number_are_bounded() {
 #[test]
 fn no_rejection_repeats_client_input() {
     let secret = "my secret plan";
-    for body in [CHAT, MESSAGES] {
+    for body in [CHAT, MESSAGES, RESPONSES] {
         // The secret replaces one string of the body after the other: values and keys.
         let quotes: Vec<usize> = body.match_indices('"').map(|(at, _)| at).collect();
         for pair in quotes.windows(2) {
             let body = format!("{}{secret}{}", &body[..=pair[0]], &body[pair[1]..]);
-            for refusal in [ask_chat(&body), ask_messages(&body)].into_iter().filter_map(Result::err) {
+            let results = [ask_chat(&body), ask_messages(&body), ask_responses(&body)];
+            for refusal in results.into_iter().filter_map(Result::err) {
                 let spoken = format!("{refusal:?}");
                 assert!(!spoken.contains("secret"), "{spoken}");
             }

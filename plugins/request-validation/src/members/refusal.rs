@@ -6,7 +6,7 @@ use super::RefusedValues::{
     NonTextModalities, NotFloat, NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions,
     SeveralChoices, ThirdPartyPayment,
 };
-use crate::field_path::FieldPath;
+use crate::field_path::{FieldPath, quotable_name};
 use penstock_core::ApiError;
 use penstock_json_scan::tape::{JsonValue, ValueKind};
 
@@ -104,7 +104,10 @@ fn first_member(
     asks: fn(&str, JsonValue<'_>) -> bool,
 ) -> Option<ApiError> {
     let found = object.members().find(|(key, value)| asks(&key.text(), *value));
-    found.map(|(key, _)| path.key(&key.text()).unsupported(about))
+    found.map(|(key, _)| match quotable_name(&key) {
+        Some(name) => path.key(&name).unsupported(about),
+        None => path.unsupported(about),
+    })
 }
 
 /// True for a member of `provider` that excludes providers of the model, or that orders them. `data_collection` is not

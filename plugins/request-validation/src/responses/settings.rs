@@ -3,6 +3,7 @@
 use super::chat_body::ChatBody;
 use super::check_string;
 use crate::body::RootObject;
+use crate::field_path::is_quotable;
 use crate::{read, scalars};
 use penstock_core::{ApiError, ReasoningDisplay};
 use penstock_json_scan::json;
@@ -154,21 +155,28 @@ fn check_metadata(top: &RootObject<'_>) -> Result<(), ApiError> {
     read::check_object(metadata, &path)?;
     let (most_pairs, most_key, most_value) = MAX_METADATA;
     // The metadata is parsed from its text, because the tape of the body does not have its content.
-    let (mut members, mut number) = (json::members(metadata.raw().as_bytes()), 0);
+    let (mut members, mut keys) = (json::members(metadata.raw().as_bytes()), Vec::new());
     while let Some((key, value)) = members.next_unescaped() {
-        number += 1;
-        if number > most_pairs {
+        if keys.len() >= most_pairs {
             return Err(path.invalid(format_args!("expected at most {most_pairs} pairs")));
         }
         if key.chars().count() > most_key {
             return Err(path.invalid(format_args!("expected keys of at most {most_key} characters")));
         }
-        let inside = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        let path = path.key(&key);
-        let Some(inside) = inside else { return Err(path.invalid("expected a string")) };
-        if json::unescape_lossy(inside).is_some_and(|text| text.chars().count() > most_value) {
-            return Err(path.invalid(format_args!("expected at most {most_value} characters")));
+        // A key is text of the client, which may be a secret.
+        let invalid = |expected: &str| match is_quotable(&key) {
+            true => path.key(&key).invalid(format_args!("expected {expected}")),
+            false => path.invalid(format_args!("expected {expected} in each value")),
+        };
+        if keys.contains(&key) {
+            return Err(path.invalid("a key occurs more than once"));
         }
+        let inside = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        let Some(inside) = inside else { return Err(invalid("a string")) };
+        if json::unescape_lossy(inside).is_some_and(|text| text.chars().count() > most_value) {
+            return Err(invalid(&format!("at most {most_value} characters")));
+        }
+        keys.push(key);
     }
     Ok(())
 }

@@ -76,6 +76,22 @@ fn metadata_has_at_most_16_short_strings() {
         (metadata(17, 64, 512), "metadata", "expected at most 16 pairs."),
         (metadata(1, 65, 1), "metadata", "expected keys of at most 64 characters."),
         (metadata(1, 64, 513), path.as_str(), "expected at most 512 characters."),
+        (with(r#""input":"x","metadata":{"my secret plan":1}"#), "metadata", "expected a string in each value."),
+        (
+            with(&format!(r#""input":"x","metadata":{{"my secret":"{}"}}"#, "x".repeat(513))),
+            "metadata",
+            "expected at most 512 characters in each value.",
+        ),
+        (
+            with(r#""input":"x","metadata":{"a":"1","b":"2","\u0061":"3"}"#),
+            "metadata",
+            "a key occurs more than once.",
+        ),
+        (
+            with(r#""input":"x","background_options":{"my secret plan":1}"#),
+            "background_options",
+            "a background response starts as soon as possible; send \"completion_window\": \"soonest\", or leave it out.",
+        ),
     ] {
         assert_refused(ask_responses(&body), field, says, &body);
     }
