@@ -97,6 +97,22 @@ pub(crate) fn required_text<'d>(
     non_empty_string(required(member, at, "a string")?, at)
 }
 
+/// Maximum length of the name of a model or of a tool, in bytes of its text without escapes.
+pub(crate) const MAX_NAME: usize = 256;
+
+/// Returns a member that must be the name of a model or a tool; `expected` describes it if it is absent.
+pub(crate) fn required_name<'d>(
+    member: Option<JsonValue<'d>>,
+    at: &FieldPath<'_>,
+    expected: impl fmt::Display,
+) -> Result<JsonValue<'d>, ApiError> {
+    let value = non_empty_string(required(member, at, expected)?, at)?;
+    match value.text().len() {
+        ..=MAX_NAME => Ok(value),
+        _ => Err(at.invalid(format_args!("expected a string of at most {MAX_NAME} bytes"))),
+    }
+}
+
 /// Returns the value if it is an array, otherwise an error.
 pub(crate) fn array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
     if value.is_array() { Ok(value) } else { Err(at.unexpected_type("an array", value.kind())) }

@@ -29,9 +29,6 @@ pub(crate) fn validate_scalars(
     Ok(())
 }
 
-/// Maximum length of a model name, in bytes.
-const MAX_MODEL: usize = 256;
-
 /// Reads `model`, unescaped; returns `default` if the request has no `model`.
 pub(crate) fn model_or_default(top: &RootObject<'_>, default: Option<&str>) -> Result<Box<str>, ApiError> {
     match default {
@@ -42,13 +39,7 @@ pub(crate) fn model_or_default(top: &RootObject<'_>, default: Option<&str>) -> R
 
 /// Reads `model`, unescaped.
 pub(crate) fn model(top: &RootObject<'_>) -> Result<Box<str>, ApiError> {
-    let path = top.path("model");
-    let value =
-        read::non_empty_string(read::required(top.get("model"), &path, "the name of a model")?, &path)?;
-    if value.string_bytes().len() > MAX_MODEL {
-        return Err(path.invalid(format_args!("expected a string of at most {MAX_MODEL} bytes")));
-    }
-    Ok(value.text().into())
+    Ok(read::required_name(top.get("model"), &top.path("model"), "the name of a model")?.text().into())
 }
 
 /// Reads a boolean, false by default.
@@ -113,8 +104,9 @@ fn stop_sequence(
     at: &crate::field_path::FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<String, ApiError> {
-    if read::non_empty_string(value, at)?.string_bytes().len() > limits.max_stop_bytes {
+    let text = read::non_empty_string(value, at)?.text();
+    if text.len() > limits.max_stop_bytes {
         return Err(at.invalid(format_args!("expected at most {} bytes", limits.max_stop_bytes)));
     }
-    Ok(value.text().into_owned())
+    Ok(text.into_owned())
 }

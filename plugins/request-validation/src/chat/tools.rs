@@ -110,9 +110,6 @@ fn check_function_type(kind: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), Ap
     })
 }
 
-/// Maximum length of a tool name, in bytes.
-const MAX_NAME: usize = 256;
-
 fn validate_function(
     function: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -120,10 +117,7 @@ fn validate_function(
 ) -> Result<(), ApiError> {
     let [name, description, parameters, strict] =
         read::object(function, at, ["name", "description", "parameters", "strict"])?;
-    let path = at.key("name");
-    if read::required_text(name, &path)?.string_bytes().len() > MAX_NAME {
-        return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
-    }
+    read::required_name(name, &at.key("name"), "a string")?;
     description.map(|text| read::string(text, &at.key("description"))).transpose()?;
     parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
     read::optional_bool(strict, &at.key("strict"))?;

@@ -8,9 +8,6 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
-/// Maximum length of a tool name, in bytes.
-const MAX_NAME: usize = 256;
-
 /// Validates both members; returns true if parallel calls are allowed.
 pub(super) fn validate_tools(
     top: &RootObject<'_>,
@@ -46,10 +43,7 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
             )));
         }
     }
-    let path = at.key("name");
-    if read::required_text(name, &path)?.string_bytes().len() > MAX_NAME {
-        return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
-    }
+    read::required_name(name, &at.key("name"), "a string")?;
     description.map(|text| read::string(text, &at.key("description"))).transpose()?;
     read::optional_bool(strict, &at.key("strict"))?;
     let path = at.key("input_schema");

@@ -5,14 +5,12 @@ use super::chat_body::ChatBody;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
-use crate::read;
+use crate::read::{self, MAX_NAME};
 use penstock_core::{ApiError, MappedTool};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Maximum length of a tool name, in bytes.
-const MAX_NAME: usize = 256;
 /// Text between namespace and tool name in the name of the function.
 const SEPARATOR: &str = "__";
 
@@ -98,9 +96,12 @@ impl<'d> DeclaredTools<'d> {
             return Err(unsupported_type(&kind, &path));
         }
         let path = at.key("name");
-        let name = read::required_text(name, &path)?;
-        if name.string_bytes().len() > MAX_NAME {
-            return Err(path.invalid(format_args!("expected a string of at most {MAX_NAME} bytes")));
+        let name = read::required_name(name, &path, "a string")?;
+        if join_name(namespace, name).len() > MAX_NAME {
+            let most = MAX_NAME - SEPARATOR.len();
+            return Err(
+                path.invalid(format_args!("expected at most {most} bytes together with its namespace"))
+            );
         }
         description.map(|text| read::string(text, &at.key("description"))).transpose()?;
         if is_namespace {

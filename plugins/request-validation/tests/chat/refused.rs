@@ -144,6 +144,26 @@ fn bad_messages_are_refused_by_their_path() {
 }
 
 #[test]
+fn limits_in_bytes_count_the_text_without_escapes() {
+    let body = |model: usize, tool: usize, stop: usize| {
+        let text = |characters: usize| r"\u00e9".repeat(characters);
+        let (model, tool, stop) = (text(model), text(tool), text(stop));
+        format!(
+            r#"{{"model":"{model}","messages":[{{"role":"user","content":"x"}}],"stop":["{stop}"],
+               "tools":[{{"type":"function","function":{{"name":"{tool}"}}}}]}}"#
+        )
+    };
+    assert!(ask_chat(&body(128, 128, 512)).is_ok());
+    for (body, field, says) in [
+        (body(129, 1, 1), "model", "expected a string of at most 256 bytes."),
+        (body(1, 129, 1), "tools[0].function.name", "expected a string of at most 256 bytes."),
+        (body(1, 1, 513), "stop[0]", "expected at most 1024 bytes."),
+    ] {
+        assert_refused(ask_chat(&body), field, says, &body);
+    }
+}
+
+#[test]
 fn features_that_are_not_there_have_a_code_of_their_own() {
     let code = |members: &str| ask_chat(&with(members)).unwrap_err().code;
     assert_eq!(code(r#""tools":[{"type":"web_search"}]"#), ErrorCode::Unsupported);

@@ -5,6 +5,7 @@ use crate::{accepted, with};
 use bytes::Bytes;
 use penstock_core::ErrorCode;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
+use serde_json::{Value, json};
 
 #[test]
 #[rustfmt::skip]
@@ -64,6 +65,75 @@ fn bad_members_are_refused_by_name() {
 }
 
 #[test]
+fn a_tool_has_at_most_256_bytes_of_name_together_with_its_namespace() {
+    let tools = |namespace: usize, name: &str| {
+        let tool = format!(r#"{{"type":"function","name":"{name}"}}"#);
+        let namespace = "n".repeat(namespace);
+        with(&format!(
+            r#""input":"x","tools":[{{"type":"function","name":"f"}},
+               {{"type":"namespace","name":"{namespace}","tools":[{{"type":"function","name":"g"}},{tool}]}}]"#
+        ))
+    };
+    accepted(&tools(200, &"f".repeat(54)));
+    accepted(&tools(54, &r"\u00e9".repeat(100)));
+    for body in [tools(200, &"f".repeat(55)), tools(55, &r"\u00e9".repeat(100))] {
+        let says = "expected at most 254 bytes together with its namespace.";
+        assert_refused(ask_responses(&body), "tools[1].tools[1].name", says, &body);
+    }
+}
+
+/// Replaces each value inside `value` by `other`, one after the other.
+fn replaced(value: &Value, other: &Value) -> Vec<Value> {
+    let mut all = vec![other.clone()];
+    let children: Vec<(String, &Value)> = match value {
+        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect(),
+        Value::Object(members) => members.iter().map(|(name, member)| (name.clone(), member)).collect(),
+        _ => Vec::new(),
+    };
+    for (step, child) in children {
+        for changed in replaced(child, other) {
+            let mut whole = value.clone();
+            *whole.pointer_mut(&format!("/{step}")).unwrap() = changed;
+            all.push(whole);
+        }
+    }
+    all
+}
+
+#[test]
+fn no_refusal_has_a_path_of_the_converted_body() {
+    let body = json!({"model": "m", "instructions": "s", "temperature": 1, "top_logprobs": 1,
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "c"}]},
+        "tools": [{"type": "function", "name": "f", "parameters": {"a": 1}, "strict": true, "description": "d"},
+            {"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "lark", "definition": "a"}},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}],
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": true, "description": "d"}},
+        "reasoning": {"effort": "low", "summary": "auto", "enabled": true, "max_tokens": 5},
+        "input": [{"role": "developer", "content": "a"},
+            {"role": "user", "content": [{"type": "input_text", "text": "x"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"},
+                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+            {"type": "function_call", "call_id": "a", "name": "f", "namespace": "n", "arguments": "{}"},
+            {"type": "custom_tool_call", "call_id": "b", "name": "c", "input": "x"},
+            {"type": "function_call_output", "call_id": "a", "output": "x"},
+            {"type": "custom_tool_call_output", "call_id": "b",
+                "output": [{"type": "input_text", "text": "y"}]}]});
+    accepted(&body.to_string());
+    let long = "x".repeat(300);
+    for other in
+        [json!(null), json!(""), json!(long), json!(5), json!(true), json!([]), json!({}), json!(["x"])]
+    {
+        for changed in replaced(&body, &other) {
+            let Err(refusal) = ask_responses(&changed.to_string()) else { continue };
+            let path = refusal.param.clone().unwrap_or_default();
+            let is_own = !path.starts_with("messages") && !path.contains(".function");
+            assert!(is_own, "{}: {changed}", refusal.message);
+        }
+    }
+}
+
+#[test]
 fn metadata_has_at_most_16_short_strings() {
     let metadata = |pairs: usize, key: usize, value: usize| {
         let pair = |number: usize| format!("\"{number:0>key$}\":\"{}\"", "\u{e9}".repeat(value));
@@ -76,7 +146,11 @@ fn metadata_has_at_most_16_short_strings() {
         (metadata(17, 64, 512), "metadata", "expected at most 16 pairs."),
         (metadata(1, 65, 1), "metadata", "expected keys of at most 64 characters."),
         (metadata(1, 64, 513), path.as_str(), "expected at most 512 characters."),
-        (with(r#""input":"x","metadata":{"my secret plan":1}"#), "metadata", "expected a string in each value."),
+        (
+            with(r#""input":"x","metadata":{"my secret plan":1}"#),
+            "metadata",
+            "expected a string in each value.",
+        ),
         (
             with(&format!(r#""input":"x","metadata":{{"my secret":"{}"}}"#, "x".repeat(513))),
             "metadata",
