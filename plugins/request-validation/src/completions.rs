@@ -61,6 +61,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let path = top.path("prompt");
     let prompts = read_prompts(read::required(top.get("prompt"), &path, EXPECTED)?, &path)?;
     scalars::validate_scalars(&top, NUMBERS, INTEGERS, BOOLEANS)?;
+    chat::check_response_format(&top)?;
     top.get("suffix").map(|suffix| read::string(suffix, &top.path("suffix"))).transpose()?;
     let echo = scalars::bool_or_false(&top, "echo")?;
     let stream = scalars::bool_or_false(&top, "stream")?;
@@ -75,7 +76,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let max_tokens = read_token_cap(&top, echo)?;
     let required = RequiredCapabilities {
         logprobs: top.get("logprobs").is_some(),
-        logit_bias: top.get("logit_bias").is_some_and(|bias| !bias.has_no_entries()),
+        logit_bias: scalars::has_logit_bias(&top)?,
         ..RequiredCapabilities::default()
     };
     let task = InferenceTask::Complete(CompletionTask {

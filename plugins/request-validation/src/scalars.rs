@@ -4,6 +4,7 @@ use crate::body::RootObject;
 use crate::limits::RequestLimits;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 /// Names of members that are numbers, each with its lowest and its highest value.
 pub(crate) type NumberRanges = &'static [(&'static str, f64, f64)];
@@ -73,6 +74,20 @@ pub(crate) fn keyword(
     top.get(name).map(|value| read::one_of(value, &top.path(name), words)).transpose()
 }
 
+/// Validates `logit_bias`; returns true if it has entries.
+pub(crate) fn has_logit_bias(top: &RootObject<'_>) -> Result<bool, ApiError> {
+    let path = top.path("logit_bias");
+    let Some(bias) = top.get("logit_bias") else { return Ok(false) };
+    read::check_object(bias, &path)?;
+    let (keys, values): (Vec<JsonValue<'_>>, Vec<JsonValue<'_>>) = bias.members().unzip();
+    for value in values {
+        read::number(value, &path, -100.0, 100.0)
+            .map_err(|_| path.invalid("expected an object of token ids and numbers from -100 to 100"))?;
+    }
+    read::check_unique(&keys).map_err(|_| path.invalid("a key occurs more than once"))?;
+    Ok(!keys.is_empty())
+}
+
 /// Reads stop sequences: an array of strings or, if `or_string` is true, also a single string.
 pub(crate) fn stop_sequences(
     top: &RootObject<'_>,
@@ -100,7 +115,7 @@ pub(crate) fn stop_sequences(
 }
 
 fn stop_sequence(
-    value: penstock_json_scan::tape::JsonValue<'_>,
+    value: JsonValue<'_>,
     at: &crate::field_path::FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<String, ApiError> {

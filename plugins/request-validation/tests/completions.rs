@@ -80,6 +80,17 @@ fn invalid_fields_are_named() {
         (json!({"max_length": 5}), "400 max_length: "),
         (json!({"num_predict": 0}), "400 num_predict: expected at least 1; 0 needs `echo`"),
         (json!({"logprobs": true}), "400 logprobs: expected an integer from 0 to 20, got a boolean"),
+        (json!({"logit_bias": "abc"}), "400 logit_bias: expected an object, got a string"),
+        (
+            json!({"logit_bias": {"5": 1, "7": 1e9}}),
+            "400 logit_bias: expected an object of token ids and numbers from -100 to 100",
+        ),
+        (json!({"response_format": "json"}), "400 response_format: expected an object, got a string"),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": []}}}),
+            "400 response_format.json_schema.schema: expected an object, got an array",
+        ),
+        (json!({"structured_outputs": []}), "400 structured_outputs: expected an object, got an array"),
         (json!({"suffix": 1}), "400 suffix: expected a string, got a number"),
         (json!({"echo": "yes"}), "400 echo: expected a boolean, got a string"),
     ] {
@@ -87,6 +98,16 @@ fn invalid_fields_are_named() {
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         let got = validate(&body).unwrap_err();
         assert!(got.starts_with(message), "{members}: {got}");
+    }
+}
+
+#[test]
+fn a_bias_with_entries_needs_an_offer_that_takes_it() {
+    for (bias, is_required) in
+        [(json!({"5": -100, "7": 2.5}), true), (json!({}), false), (json!(null), false)]
+    {
+        let ask = validate(&json!({"model": "m", "prompt": "a", "logit_bias": bias})).unwrap();
+        assert_eq!(ask.required.logit_bias, is_required, "{bias}");
     }
 }
 

@@ -131,6 +131,11 @@ pub(crate) fn include_usage(top: &RootObject<'_>) -> Result<bool, ApiError> {
     Ok(read::optional_bool(include_usage, &path.key("include_usage"))?.unwrap_or(false))
 }
 
+/// Validates `response_format` and `structured_outputs`.
+pub(crate) fn check_response_format(top: &RootObject<'_>) -> Result<(), ApiError> {
+    format::validate_response_format(top, &mut ChatFindings::default())
+}
+
 /// Refuses answer modalities other than text.
 fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
     let path = top.path("modalities");
@@ -181,15 +186,7 @@ pub(crate) fn check_thinking_switches(top: &RootObject<'_>) -> Result<(), ApiErr
 fn read_logprobs(top: &RootObject<'_>, found: &mut ChatFindings) -> Result<(), ApiError> {
     let mut wanted = scalars::bool_or_false(top, "logprobs")?;
     wanted |= top.get("top_logprobs").is_some_and(|count| count.raw() != "0");
-    if let Some(bias) = top.get("logit_bias") {
-        let path = top.path("logit_bias");
-        read::check_object(bias, &path)?;
-        for (token, value) in bias.members() {
-            read::number(value, &path.key(&token.text()), -100.0, 100.0)
-                .map_err(|_| path.invalid("expected an object of token ids and numbers from -100 to 100"))?;
-        }
-        found.needs.logit_bias = !bias.has_no_entries();
-    }
+    found.needs.logit_bias = scalars::has_logit_bias(top)?;
     found.needs.logprobs = wanted;
     Ok(())
 }

@@ -47,6 +47,7 @@ fn an_invalid_value_is_rejected_with_field_expectation_and_value() {
         (r#""response_format":{"type":"json_schema","json_schema":{"name":"n"}}"#, "response_format.json_schema.schema", "expected a JSON schema, but it is missing."),
         (r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":[]}}"#, "response_format.json_schema.schema", "expected an object, got an array."),
         (r#""logit_bias":{"5":101}"#, "logit_bias", "expected an object of token ids and numbers from -100 to 100."),
+        (r#""logit_bias":{"5":1,"6":2,"5":3}"#, "logit_bias", "a key occurs more than once."),
         (r#""modalities":["text","audio"]"#, "modalities[1]", "only answers in text are supported."),
         (r#""audio":{"voice":"x"}"#, "audio", "audio output is not supported."),
         (r#""web_search_options":{}"#, "web_search_options", "web search is not supported."),
