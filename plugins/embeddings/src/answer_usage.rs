@@ -57,7 +57,7 @@ fn tokens(usage: &[u8]) -> Option<u64> {
     let mut members = json::members(usage);
     while let Some((key, value)) = members.next_unescaped() {
         match &*key {
-            "total_tokens" => total = usage::parse_token_count(value),
+            "total_tokens" => total = usage::parse_token_count(value).or(total),
             "prompt_tokens" | "input_tokens" => {
                 input = input.or_else(|| usage::parse_token_count(value));
             }

@@ -13,11 +13,11 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_unescaped() {
         match &*key {
-            "prompt_tokens" => input = parse_token_count(value),
-            "completion_tokens" => output = parse_token_count(value),
+            "prompt_tokens" => input = parse_token_count(value).or(input),
+            "completion_tokens" => output = parse_token_count(value).or(output),
             "input_tokens" => input = input.or_else(|| parse_token_count(value)),
             "output_tokens" => output = output.or_else(|| parse_token_count(value)),
-            "total_tokens" => total = parse_integer(value),
+            "total_tokens" => total = parse_integer(value).or(total),
             "prompt_tokens_details" | "input_tokens_details" => {
                 cached = member_value(value, "cached_tokens").and_then(parse_integer).or(cached);
             }
@@ -72,7 +72,8 @@ pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
         .into_iter()
         .find(|(name, _)| json::is_string_equal(boundary_name, name))
         .map(|(_, boundary)| boundary);
-    let joules = match (member_value(object, "energy_joules"), member_value(object, "energy_kwh")) {
+    let number = |name| member_value(object, name).filter(|value| *value != b"null");
+    let joules = match (number("energy_joules"), number("energy_kwh")) {
         (Some(joules), _) => parse_decimal(joules)?,
         (None, Some(kwh)) => parse_decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,
         (None, None) => return None,
@@ -127,8 +128,8 @@ fn parse_decimal(number: &[u8]) -> Option<Decimal> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::parse_usage;
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::{parse_energy, parse_usage};
 
     #[test]
     fn a_half_that_is_no_number_of_tokens_is_beyond_all_bounds_and_keeps_the_other() {
@@ -142,5 +143,25 @@ mod tests {
         let usage = parse_usage(br#"{"prompt_tokens":11,"completion_tokens":null}"#).unwrap();
         assert_eq!((usage.input, usage.output), (Some(11), None));
         assert_eq!(parse_usage(br#"{"prompt_tokens":null}"#), None);
+    }
+
+    #[test]
+    fn a_null_under_one_name_keeps_the_number_under_another() {
+        let members = [
+            r#""input_tokens":5,"output_tokens":7"#,
+            r#""prompt_tokens":null,"completion_tokens":null"#,
+            r#""input_tokens":null,"output_tokens":null,"total_tokens":null"#,
+        ];
+        for [first, second, third] in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let text = [members[first], members[second], members[third]].join(",");
+            let usage = parse_usage(format!("{{{text}}}").as_bytes()).unwrap();
+            assert_eq!((usage.input, usage.output), (Some(5), Some(7)), "{text}");
+        }
+        let energy = parse_energy(br#"{"energy_joules":null,"energy_kwh":0.5}"#).unwrap();
+        assert_eq!(energy.joules, 1_800_000.into());
+        let both =
+            br#"{"prompt_tokens":1,"input_tokens":2,"prompt_tokens":3,"total_tokens":9,"total_tokens":null}"#;
+        let usage = parse_usage(both).unwrap();
+        assert_eq!((usage.input, usage.output), (Some(3), Some(6)));
     }
 }
