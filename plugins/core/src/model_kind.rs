@@ -57,7 +57,7 @@ pub struct KindSpec {
     pub name: &'static str,
     /// Name in `_meta.type` of the catalogue.
     pub catalog_type: &'static str,
-    /// Paths of endpoints of this kind, for the error if a model of this kind is requested at the endpoint of another
+    /// Paths of all endpoints of this kind that answer, for the error if a model of this kind is requested at the endpoint of another
     /// kind.
     pub paths: &'static str,
     /// Scope that an API key needs for this kind.
@@ -101,7 +101,7 @@ pub const MODEL_KINDS: &[KindSpec] = &[
         kind: ModelKind::Chat,
         name: "chat",
         catalog_type: "chat",
-        paths: "/v1/chat/completions or /v1/messages",
+        paths: "/v1/chat/completions, /v1/completions, /v1/messages or /v1/responses",
         scope: "inference.chat",
         input: "text",
         output: "text",
@@ -243,5 +243,13 @@ mod tests {
             assert_eq!(ModelKind::from_name(row.name), Some(row.kind));
         }
         assert_eq!(ModelKind::from_name("video"), None);
+    }
+
+    #[test]
+    fn the_paths_of_a_chat_model_are_those_of_all_dialects() {
+        let paths = ModelKind::Chat.spec().paths;
+        for row in crate::dialect::DIALECTS {
+            assert!(row.client_path.is_none_or(|path| paths.contains(path)), "{:?}", row.dialect);
+        }
     }
 }

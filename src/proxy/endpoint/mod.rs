@@ -203,10 +203,22 @@ fn normalize_path(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::openapi::EndpointWork;
     use super::*;
     use penstock_batch::create_request::CreateBatchRequest;
     use penstock_batch::jsonl::BATCH_PATHS;
-    use penstock_core::ErrorCode;
+    use penstock_core::{ErrorCode, MODEL_KINDS};
+
+    #[test]
+    fn each_endpoint_that_asks_a_model_is_a_path_of_its_kind() {
+        // Endpoints that count tokens, and other names of an endpoint.
+        let others = ["/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v2/rerank"];
+        let named: Vec<&str> = MODEL_KINDS.iter().flat_map(|row| row.paths.split([' ', ','])).collect();
+        for endpoint in ENDPOINTS.iter().filter(|row| row.operation().work == EndpointWork::Model) {
+            let path = endpoint.path();
+            assert_ne!(named.contains(&path), others.contains(&path), "{path}");
+        }
+    }
 
     #[test]
     fn a_known_path_with_another_method_names_the_right_one() {
