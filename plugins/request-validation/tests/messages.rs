@@ -114,6 +114,8 @@ fn bad_values_are_refused_by_name() {
         (r#""stop_sequences":"x""#, "stop_sequences", "expected an array of strings, got a string."),
         (r#""stop_sequences":["x",null]"#, "stop_sequences.1", "expected a string, got null."),
         (r#""tools":[{"type":"web_search_20250305","name":"web_search"}]"#, "tools.0.type", r#"the vendor's server tool "web_search_20250305" is not supported, only tools of your own."#),
+        (r#""tools":[{"type":"my tool","name":"f","input_schema":{}}]"#, "tools.0.type", r#"only tools of your own are supported, of the type "custom"."#),
+        (r#""tools":[{"type":"","name":"f","input_schema":{}}]"#, "tools.0.type", r#"only tools of your own are supported, of the type "custom"."#),
         (r#""tools":[{"name":"f"}]"#, "tools.0.input_schema", "expected a JSON schema, but it is missing."),
         (r#""tools":[{"name":"f","input_schema":[]}]"#, "tools.0.input_schema", "expected an object, got an array."),
         (r#""tools":[{"input_schema":{}}]"#, "tools.0.name", "expected a string, but it is missing."),

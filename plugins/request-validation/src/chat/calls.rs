@@ -43,10 +43,13 @@ impl<'d> ToolCalls<'d> {
         match kind {
             Some(kind) if read::string(kind, &at.key("type"))?.equals_text("function") => {}
             Some(kind) => {
-                let name = quotable_name(&kind).unwrap_or_default();
-                return Err(at.key("type").unsupported(format_args!(
-                    "only calls of type \"function\" are supported, not \"{name}\""
-                )));
+                let path = at.key("type");
+                return Err(match quotable_name(&kind) {
+                    Some(name) => path.unsupported(format_args!(
+                        "only calls of type \"function\" are supported, not \"{name}\""
+                    )),
+                    None => path.unsupported("only calls of type \"function\" are supported"),
+                });
             }
             None => found.edits.prepend(call, r#""type":"function","#),
         }

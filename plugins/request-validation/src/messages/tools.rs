@@ -37,10 +37,12 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
     if let Some(kind) = kind {
         let path = at.key("type");
         if !read::string(kind, &path)?.equals_text("custom") {
-            let name = quotable_name(&kind).unwrap_or_default();
-            return Err(path.unsupported(format_args!(
-                "the vendor's server tool \"{name}\" is not supported, only tools of your own"
-            )));
+            return Err(match quotable_name(&kind) {
+                Some(name) => path.unsupported(format_args!(
+                    "the vendor's server tool \"{name}\" is not supported, only tools of your own"
+                )),
+                None => path.unsupported("only tools of your own are supported, of the type \"custom\""),
+            });
         }
     }
     read::required_name(name, &at.key("name"), "a string")?;

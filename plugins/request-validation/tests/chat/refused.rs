@@ -76,6 +76,19 @@ fn an_invalid_value_is_rejected_with_field_expectation_and_value() {
 }
 
 #[test]
+fn a_type_is_quoted_only_if_it_is_an_identifier() {
+    for (kind, quoted) in [("custom", ", not \"custom\""), ("my tool", ""), ("", ""), ("ü", "")] {
+        let call = format!(r#"{{"id":"c","type":"{kind}","function":{{"name":"f"}}}}"#);
+        let body = conversation(&format!(r#"{{"role":"assistant","tool_calls":[{call}]}}"#));
+        let says = format!("only calls of type \"function\" are supported{quoted}.");
+        assert_refused(ask_chat(&body), "messages[0].tool_calls[0].type", &says, &body);
+        let body = with(&format!(r#""tools":[{{"type":"{kind}"}}]"#));
+        let says = format!("only \"function\" is supported{quoted}.");
+        assert_refused(ask_chat(&body), "tools[0].type", &says, &body);
+    }
+}
+
+#[test]
 #[rustfmt::skip]
 fn bad_messages_are_refused_by_their_path() {
     let image = |url: &str| format!(r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}"#);
