@@ -48,7 +48,8 @@ impl ChunkedBodyScanner {
             }
             let end = memchr::memchr(b'\n', rest);
             let part = end.map_or(rest, |end| rest.get(..=end).unwrap_or_default());
-            if self.line.len() + part.len() > MAX_LINE_BYTES + 2 {
+            let most = if end.is_some() { MAX_LINE_BYTES + 2 } else { MAX_LINE_BYTES + 1 };
+            if self.line.len() + part.len() > most {
                 return Err(MalformedResponse("a line of its chunks is too long"));
             }
             at += part.len();

@@ -4,8 +4,10 @@ use super::MalformedResponse;
 use crate::http1_request::{is_control, is_token};
 use bytes::{Bytes, BytesMut};
 
-/// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes.
+/// Maximum length of a line with a chunk size and its extensions, or of a trailer, in bytes without its CR LF.
 pub(super) const MAX_LINE_BYTES: usize = 4 * 1024;
+/// Maximum number of digits of a chunk size, leading zeros included: other parsers have this limit or overflow.
+const MAX_SIZE_DIGITS: usize = 15;
 /// Maximum bytes of all trailers.
 pub(super) const MAX_TRAILER_BYTES: usize = 16 * 1024;
 
@@ -93,10 +95,10 @@ impl ChunkDecoder {
 /// Removes the next line from the buffer and returns it without its line end; `None` while the end has not arrived.
 fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedResponse> {
     let Some(end) = memchr::memchr(b'\n', buffer) else {
-        let long = buffer.len() > MAX_LINE_BYTES;
+        let long = buffer.len() > MAX_LINE_BYTES + b"\r".len();
         return if long { Err(MalformedResponse("a line of its chunks is too long")) } else { Ok(None) };
     };
-    if end > MAX_LINE_BYTES {
+    if end > MAX_LINE_BYTES + b"\r".len() {
         return Err(MalformedResponse("a line of its chunks is too long"));
     }
     let mut line = buffer.split_to(end + 1);
@@ -120,8 +122,11 @@ pub(super) fn is_field(line: &[u8]) -> bool {
 /// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
 pub(super) fn chunk_length(line: &[u8]) -> Result<u64, MalformedResponse> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if digits.is_empty() || digits.len() > 15 {
+    if digits.is_empty() {
         return Err(MalformedResponse("a chunk has no size"));
+    }
+    if digits.len() > MAX_SIZE_DIGITS {
+        return Err(MalformedResponse("a chunk's size has more than 15 digits"));
     }
     digits.iter().try_fold(0_u64, |sum, digit| {
         let value =

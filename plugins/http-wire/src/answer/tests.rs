@@ -188,5 +188,41 @@ fn chunks_that_break_a_rule_are_refused() {
     }
 }
 
+/// Error of a body that the decoder and the scanner read in pieces of `size` bytes; `None` if both accept it.
+fn chunk_error(body: &[u8], size: usize) -> Option<&'static str> {
+    let pieces: Vec<&[u8]> = body.chunks(size).collect();
+    let mut scanner = ChunkedBodyScanner::default();
+    let scanned: Result<Vec<usize>, _> = pieces.iter().map(|piece| scanner.push(piece)).collect();
+    let (decoded, scanned) = (decode_body(&pieces).err(), scanned.err());
+    assert_eq!(decoded, scanned, "{} bytes in pieces of {size}", body.len());
+    decoded.map(|error| error.0)
+}
+
+#[test]
+fn the_decoder_and_the_scanner_have_the_same_limits() {
+    let too_long = Some("a line of its chunks is too long");
+    for size in [1, 7, 4096, 4097, 4098, 8192] {
+        for length in 4090..4102 {
+            let expected = too_long.filter(|_| length > 4096);
+            let extension = format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(length - 2));
+            assert_eq!(chunk_error(extension.as_bytes(), size), expected, "{length}");
+            let trailer = format!("0\r\na:{}\r\n\r\n", "b".repeat(length - 2));
+            assert_eq!(chunk_error(trailer.as_bytes(), size), expected, "{length}");
+            let endless = vec![b'1'; length];
+            let expected = too_long.filter(|_| length > 4097);
+            assert_eq!(chunk_error(&endless, size), expected, "{length}");
+        }
+        for (line, error) in [
+            ("000000000000001", None),
+            ("0000000000000001", Some("a chunk's size has more than 15 digits")),
+            ("ffffffffffffffff", Some("a chunk's size has more than 15 digits")),
+            (";x", Some("a chunk has no size")),
+            ("1g", Some("a chunk's size is not a number")),
+        ] {
+            assert_eq!(chunk_error(format!("{line}\r\nx\r\n0\r\n\r\n").as_bytes(), size), error, "{line}");
+        }
+    }
+}
+
 const LINE_OVER: usize = 4 * 1024;
 const TRAILERS_OVER: usize = 16 * 1024 / 4 + 1;
