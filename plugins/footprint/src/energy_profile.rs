@@ -104,7 +104,10 @@ impl EnergyProfile {
             mistakes.push(FieldError { field: "total_params_b", expected });
         }
         if matches!(self.method, Some(EnergyMethod::Measured)) {
-            let expected = "the origin of the card's joules; only a provider's meter measures".to_owned();
+            let expected =
+                "provider_average, benchmark, parametric or class_default; measured is for energy \
+                            that a provider reports"
+                    .to_owned();
             mistakes.push(FieldError { field: "method", expected });
         }
         mistakes

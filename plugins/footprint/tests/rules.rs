@@ -213,6 +213,19 @@ fn every_mistake_of_a_card_and_a_location_is_named_at_once() {
 }
 
 #[test]
+fn a_profile_that_claims_to_be_measured_is_answered_with_the_methods_that_it_may_name() {
+    let profile = EnergyProfile { method: Some(EnergyMethod::Measured), ..chat() };
+    let mistakes = OfferFactors::new(&profile, &site()).unwrap_err();
+    let names = mistakes[0].expected.split(';').next().unwrap();
+    for name in names.split([',', ' ']).filter(|word| !word.is_empty() && *word != "or") {
+        let method = EnergyMethod::from_name(name);
+        assert!(method.is_some_and(|method| method != EnergyMethod::Measured), "{name}");
+        assert!(OfferFactors::new(&EnergyProfile { method, ..chat() }, &site()).is_ok(), "{name}");
+    }
+    assert!(!mistakes[0].expected.contains("card"));
+}
+
+#[test]
 fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
     for name in ["measured", "provider_average", "benchmark", "parametric", "latency_proxy", "class_default"]
     {
