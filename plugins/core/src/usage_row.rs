@@ -13,8 +13,23 @@ pub const USAGE_ROW_VERSION: u32 = 1;
 pub enum UsageRowError {
     /// Row in an unknown format.
     InvalidFormat,
-    /// Row with a version other than [`USAGE_ROW_VERSION`], as a later gateway writes it.
+    /// Row with a version above [`USAGE_ROW_VERSION`], as a later gateway writes it.
     NewerVersion,
+}
+
+impl UsageRowError {
+    /// Returns the error of a row that cannot be read, by its member `v`.
+    #[must_use]
+    pub fn from_row(value: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct RowVersion {
+            v: u32,
+        }
+        match serde_json::from_slice(value) {
+            Ok(RowVersion { v }) if v > USAGE_ROW_VERSION => Self::NewerVersion,
+            _ => Self::InvalidFormat,
+        }
+    }
 }
 
 /// Usage totals of a rollup, with the names (key, model, provider …) that its requests share.
@@ -121,8 +136,10 @@ impl<'a> UsageRow<'a> {
     /// # Errors
     /// Returns the error if the row is in an unknown format or of a later version.
     pub fn parse(value: &'a [u8]) -> Result<UsageRow<'a>, UsageRowError> {
-        let row: UsageRow<'a> = serde_json::from_slice(value).map_err(|_| UsageRowError::InvalidFormat)?;
-        if row.v == USAGE_ROW_VERSION { Ok(row) } else { Err(UsageRowError::NewerVersion) }
+        match serde_json::from_slice::<UsageRow<'a>>(value) {
+            Ok(row) if row.v == USAGE_ROW_VERSION => Ok(row),
+            _ => Err(UsageRowError::from_row(value)),
+        }
     }
 
     /// Returns the row as JSON text, the value in the store.
@@ -227,6 +244,10 @@ mod tests {
             (&b"damaged"[..], UsageRowError::InvalidFormat),
             (br#"{"v":1,"outcome":"","credits":"x"}"#, UsageRowError::InvalidFormat),
             (br#"{"v":2,"outcome":""}"#, UsageRowError::NewerVersion),
+            (br#"{"v":2,"outcome":{"name":5}}"#, UsageRowError::NewerVersion),
+            (b"{}", UsageRowError::InvalidFormat),
+            (br#"{"v":0,"outcome":""}"#, UsageRowError::InvalidFormat),
+            (br#"{"v":-1,"outcome":""}"#, UsageRowError::InvalidFormat),
         ] {
             assert_eq!(add_usage_rows(Some(row), &change), Err(error));
         }

@@ -8,7 +8,7 @@
 use crate::cell::UsageHour;
 use crate::day::UsageDay;
 use crate::row::{RowError, hour_key};
-use penstock_core::usage_row::USAGE_ROW_VERSION;
+use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRowError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,10 +80,10 @@ impl DayMark {
     /// # Errors
     /// Returns an error if the value is in an unknown format or of a later version.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
-        let row: MarkRow = serde_json::from_slice(value).map_err(|_| RowError::InvalidFormat)?;
-        if row.v != USAGE_ROW_VERSION {
-            return Err(RowError::NewerVersion);
-        }
+        let row = match serde_json::from_slice::<MarkRow>(value) {
+            Ok(row) if row.v == USAGE_ROW_VERSION => row,
+            _ => return Err(UsageRowError::from_row(value).into()),
+        };
         let chains = row.chains.into_iter().collect();
         Ok(Self { until: UsageDay(row.until), chains, build: row.build })
     }
@@ -131,8 +131,12 @@ mod tests {
         let (cell, sums) = decode(&mark_key(), &value).unwrap();
         assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
         assert_eq!(crate::day_of_row(&mark_key()), Ok(None));
-        let later = String::from_utf8(value).unwrap().replace("\"v\":1", "\"v\":2");
-        assert_eq!(DayMark::decode(later.as_bytes()), Err(RowError::NewerVersion));
+        let with_version = |v: &str| String::from_utf8(value.clone()).unwrap().replace("\"v\":1", v);
+        for (v, error) in [("\"v\":2", RowError::NewerVersion), ("\"v\":0", RowError::InvalidFormat)] {
+            assert_eq!(DayMark::decode(with_version(v).as_bytes()), Err(error), "{v}");
+        }
+        let other_form = br#"{"v":2,"outcome":"granted","until":"2026-11-29"}"#;
+        assert_eq!(DayMark::decode(other_form), Err(RowError::NewerVersion));
     }
 
     #[test]

@@ -84,6 +84,7 @@ proptest! {
 fn a_row_of_a_later_version_is_refused() {
     let key = hour_key("a", UsageHour(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
     assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::NewerVersion));
+    assert_eq!(decode(&key, br#"{"v":0,"outcome":"charged"}"#), Err(RowError::InvalidFormat));
     assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::InvalidFormat));
 }
 
