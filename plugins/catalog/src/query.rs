@@ -11,8 +11,7 @@ use penstock_core::{ApiError, percent};
 const DEFAULT_LIMIT: usize = 100;
 /// Maximum number of items on a page.
 const MAX_LIMIT: usize = 1_000;
-/// Maximum number of names in a list parameter. Further parameters of models are refused; further output modalities and
-/// lifecycle stages are ignored.
+/// Maximum number of names in a list parameter, over all its repetitions.
 const MAX_NAMES: usize = 100;
 /// Output modalities that the filter accepts; `all` turns the filter off.
 const KNOWN_MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
@@ -127,11 +126,14 @@ impl CatalogQuery {
                 continue;
             }
             match name.trim_end_matches("[]") {
-                "output_modalities" => parsed.output_modalities.extend(parse_modalities(&value)?),
-                "supported_parameters" => {
-                    parsed.supported_parameters.extend(split_list(&value).map(str::to_owned));
+                "output_modalities" => {
+                    extend_list("output_modalities", &mut parsed.output_modalities, &value, parse_modality)?;
                 }
-                "lifecycle" => parsed.lifecycle.extend(parse_lifecycles(&value)?),
+                "supported_parameters" => {
+                    let list = &mut parsed.supported_parameters;
+                    extend_list("supported_parameters", list, &value, |name| Ok(name.to_owned()))?;
+                }
+                "lifecycle" => extend_list("lifecycle", &mut parsed.lifecycle, &value, parse_lifecycle)?,
                 "sort" => parsed.sort = parse_sort(&value)?,
                 "offset" => offset = Some(parse_number("offset", &value, 0, usize::MAX)?),
                 "limit" => parsed.limit = parse_number("limit", &value, 1, MAX_LIMIT)?,
@@ -140,10 +142,6 @@ impl CatalogQuery {
                 "include_aliases" => parsed.aliases = parse_bool("include_aliases", &value)?,
                 "include_meta" => parsed.detail = parse_include_meta(&value)?,
                 _ => {}
-            }
-            if parsed.supported_parameters.len() > MAX_NAMES {
-                let message = format!("supported_parameters takes at most {MAX_NAMES} names.");
-                return Err(ApiError::invalid("supported_parameters", message));
             }
         }
         if parsed.output_modalities.iter().any(|name| name == "all") {
@@ -199,24 +197,31 @@ fn parse_start(
     }
 }
 
-fn split_list(value: &str) -> impl Iterator<Item = &str> {
-    value.split(',').map(str::trim).filter(|name| !name.is_empty())
+/// Adds the names of a comma-separated value to a list parameter.
+fn extend_list<T>(
+    parameter: &str,
+    list: &mut Vec<T>,
+    value: &str,
+    parse: impl Fn(&str) -> Result<T, ApiError>,
+) -> Result<(), ApiError> {
+    for name in value.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if list.len() >= MAX_NAMES {
+            let message = format!("{parameter} takes at most {MAX_NAMES} names.");
+            return Err(ApiError::invalid(parameter, message));
+        }
+        list.push(parse(name)?);
+    }
+    Ok(())
 }
 
-fn parse_modalities(value: &str) -> Result<Vec<String>, ApiError> {
-    let known = |name: &str| {
-        let found = KNOWN_MODALITIES.iter().find(|known| **known == name).map(|known| (*known).to_owned());
-        found.ok_or_else(|| one_of("output_modalities", &KNOWN_MODALITIES))
-    };
-    split_list(value).take(MAX_NAMES).map(known).collect()
+fn parse_modality(name: &str) -> Result<String, ApiError> {
+    let found = KNOWN_MODALITIES.iter().find(|known| **known == name).map(|known| (*known).to_owned());
+    found.ok_or_else(|| one_of("output_modalities", &KNOWN_MODALITIES))
 }
 
-fn parse_lifecycles(value: &str) -> Result<Vec<LifecycleStage>, ApiError> {
-    let known = |name: &str| {
-        let found = LifecycleStage::ALL.into_iter().find(|known| known.name() == name);
-        found.ok_or_else(|| one_of("lifecycle", &LifecycleStage::ALL.map(LifecycleStage::name)))
-    };
-    split_list(value).take(MAX_NAMES).map(known).collect()
+fn parse_lifecycle(name: &str) -> Result<LifecycleStage, ApiError> {
+    let found = LifecycleStage::ALL.into_iter().find(|known| known.name() == name);
+    found.ok_or_else(|| one_of("lifecycle", &LifecycleStage::ALL.map(LifecycleStage::name)))
 }
 
 fn parse_sort(value: &str) -> Result<SortOrder, ApiError> {

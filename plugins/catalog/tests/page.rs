@@ -181,11 +181,24 @@ fn a_mistake_names_its_parameter() {
         assert_eq!(refusal.param.as_deref(), Some(param), "{query}");
     }
     assert!(refusal("sort=cheapest").message.contains("most-popular"), "says what it takes");
-    let many = vec!["x"; 101].join(",");
-    assert_eq!(
-        refusal(&format!("supported_parameters={many}")).param.as_deref(),
-        Some("supported_parameters")
-    );
+}
+
+#[test]
+fn a_list_has_at_most_100_names_over_all_its_repetitions() {
+    for (name, value) in
+        [("supported_parameters", "tools"), ("output_modalities", "image"), ("lifecycle", "active")]
+    {
+        let list = |count: usize| format!("{name}={}", vec![value; count].join(","));
+        for query in [list(100), format!("{}&{}", list(60), list(40))] {
+            assert!(CatalogQuery::parse(&query).is_ok(), "{query}");
+        }
+        let unknown = format!("{},unheard-of", list(100));
+        for query in [list(101), format!("{}&{}", list(60), list(41)), unknown] {
+            let refusal = refusal(&query);
+            assert_eq!(refusal.param.as_deref(), Some(name), "{query}");
+            assert_eq!(refusal.message, format!("{name} takes at most 100 names."));
+        }
+    }
 }
 
 #[test]
