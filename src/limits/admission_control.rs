@@ -1,6 +1,6 @@
 //! Admission control: limits the number of concurrent requests and the bytes that they hold. If the process is full, a
-//! request waits for a moment, round-robin by account, and is then refused with a time after which to retry. Each
-//! request takes a lock briefly at its start and at its end.
+//! request waits for a permit for a limited time, round-robin by account. If it gets none, it is refused with a time
+//! after which to retry. Each request takes a lock briefly at its start and at its end.
 
 use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;
@@ -23,7 +23,7 @@ pub struct AdmissionControl {
 /// Reason of a refusal for a temporary lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
-    /// Refusal because too many requests wait.
+    /// Refusal because too many other requests wait.
     QueueFull,
     /// Refusal because no permit of the process became free in time.
     GatewayTimeout,
@@ -31,7 +31,7 @@ pub enum ShedReason {
     Provider,
     /// Refusal because the request would hold too many bytes together with the other requests.
     Bytes,
-    /// Batch work ended its wait for a provider, because the gateway is almost full.
+    /// End of the wait of batch work for a provider, because the gateway is almost full.
     Batch,
 }
 
@@ -53,7 +53,7 @@ impl ShedReason {
     }
 }
 
-/// Permit of a request and the bytes that it holds; released when dropped.
+/// Permit of a request, with the bytes that the request holds; both are released when dropped.
 #[derive(Debug)]
 pub struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
@@ -83,7 +83,7 @@ impl AdmissionControl {
     /// free. Also returns the duration of the wait, if there was one.
     ///
     /// # Errors
-    /// Returns 503 with a time to retry.
+    /// Returns 503 with a time after which to retry, if too many requests wait or no permit became free in time.
     pub async fn acquire(
         self: &Arc<Self>,
         whose: &Arc<str>,
@@ -119,7 +119,8 @@ impl AdmissionControl {
         (permit, Some(began.elapsed()))
     }
 
-    /// Acquires a permit for a line of a batch, which counts only the bytes that the line holds.
+    /// Returns a permit that counts only bytes, none at first: for a line of a batch, or for a request without a
+    /// permit. Never waits.
     #[must_use]
     pub fn acquire_for_batch_line(self: &Arc<Self>) -> AdmissionPermit {
         AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
@@ -131,7 +132,7 @@ impl AdmissionControl {
         self.queue.lock().is_under_pressure()
     }
 
-    /// Returns the requests in flight, their bytes, and the number of waiting requests.
+    /// Returns the number of requests in flight, the bytes that they hold, and the number of waiting requests.
     #[must_use]
     pub fn load_status(&self) -> AdmissionSnapshot {
         let crowd = self.queue.lock();
@@ -157,7 +158,7 @@ impl AdmissionControl {
             .map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    /// Returns the refusal of a request, and counts it.
+    /// Counts a refusal for a reason, and returns it: 503 with a time after which to retry.
     pub fn refuse(&self, why: ShedReason) -> ApiError {
         self.count_refusal(why);
         // The time to retry is random, so that requests that are refused together do not retry together.
@@ -220,7 +221,7 @@ impl Drop for AdmissionPermit {
     }
 }
 
-/// Position in the queue, released when dropped.
+/// Position in the queue, given up when dropped.
 struct QueueTicket<'o> {
     admission: &'o Arc<AdmissionControl>,
     account: &'o Arc<str>,

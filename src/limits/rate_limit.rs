@@ -17,9 +17,8 @@ use penstock_limits::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Provisional permit of a request whose cost is not known yet. It prevents that another request uses the same share of
-/// a limit while this one is examined, which may take long. It is released when dropped, or replaced by the
-/// reservation.
+/// Provisional permit of a request whose cost is not known yet. While the request is examined, which may take long, no
+/// other request can use the same part of a limit. The permit is released when dropped, or replaced by the reservation.
 #[derive(Debug)]
 pub struct ProvisionalPermit {
     principal: Arc<Principal>,
@@ -29,8 +28,7 @@ pub struct ProvisionalPermit {
     clock: ProcessClock,
 }
 
-/// Reservation of a request in the limits. It is released at the end of the exchange, except for the usage that was
-/// settled.
+/// Reservation of a request in the limits of its key and account. It is released when dropped, unless it was settled.
 #[derive(Debug)]
 pub struct KeyLimitReservation {
     principal: Arc<Principal>,
@@ -49,8 +47,8 @@ pub struct LimitViolation {
     pub is_lease: bool,
 }
 
-/// Reserves the possible cost of a request from its key and account, in exchange for the provisional permit, which is
-/// kept if only the leased part of a budget does not cover the request.
+/// Reserves the possible cost of a request in the limits of its key and account, in exchange for the provisional
+/// permit. The permit is kept if only the leased part of a budget does not cover the request.
 ///
 /// # Errors
 /// Returns 429 for a limit and 402 for a budget, with the time after which the same request would be admitted if no
@@ -128,7 +126,8 @@ pub struct UsageProfile {
     pub has_budget: bool,
 }
 
-/// Counts a charge that another process made in the budgets of the key and its account.
+/// Counts a charge that was made elsewhere, by another process or before a restart, against the budgets of the key and
+/// its account.
 pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits, clock: ProcessClock) {
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(principal);
@@ -139,8 +138,8 @@ pub fn apply_charge_of_other_process(principal: &Principal, money: MicroCredits,
     }
 }
 
-/// Acquires a provisional permit, or refuses if no request could pass, so that a key beyond its limits costs little.
-/// Also returns the usage of the key.
+/// Acquires a provisional permit. Refuses the request if a limit is reached whatever the request costs, so that a key
+/// beyond its limits causes little work. Also returns the usual usage of the key.
 ///
 /// # Errors
 /// Same as for [`reserve_limits`].
@@ -247,7 +246,8 @@ impl Drop for ProvisionalPermit {
     }
 }
 
-/// Returns the whole seconds until the limit admits the same request, rounded up.
+/// Returns the whole seconds until the limit admits the same request, rounded up. Returns 1 if the request waits for a
+/// lease or for the end of other requests, and `None` if the limit never admits it.
 fn retry_after_seconds(wait: RetryAfter) -> Option<u32> {
     match wait {
         RetryAfter::OnLease | RetryAfter::OnRelease => Some(1),

@@ -1,5 +1,6 @@
-//! Permits of open streams of background responses. Such a stream waits for as long as its response runs, and holds no
-//! permit of admission control, so it has limits of its own: for the process, and for each account.
+//! Permits of open streams of background responses. Such a stream stays open for as long as its response runs, and
+//! holds no permit of admission control meanwhile. So these streams have limits of their own: for the process, and for
+//! each account.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};

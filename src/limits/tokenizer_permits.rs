@@ -1,5 +1,4 @@
-//! Permits to count the tokens of long prompts: they limit the number of concurrent counts, with at most one per
-//! account.
+//! Permits to count the tokens of long prompts. They limit the number of concurrent counts; an account has one at most.
 //!
 //! Requests wait round-robin by account; lines of batches wait behind all requests. A released permit goes to the next
 //! waiting request whose account has none.
@@ -25,7 +24,7 @@ struct PermitQueue {
     holders: Vec<Arc<str>>,
     requests: FairQueue<oneshot::Sender<TokenizerPermit>>,
     lines: VecDeque<WaitingBatchLine>,
-    /// Number of the last line that queued.
+    /// Number of the last line that was queued.
     last_ticket: u64,
 }
 
@@ -44,7 +43,7 @@ pub struct TokenizerPermit {
     account: Arc<str>,
 }
 
-/// Position in the queue, released when dropped.
+/// Position in the queue, given up when dropped.
 struct PermitWaiter<'p> {
     permits: &'p Arc<TokenizerPermits>,
     account: &'p Arc<str>,
@@ -54,7 +53,7 @@ struct PermitWaiter<'p> {
     receiver: oneshot::Receiver<TokenizerPermit>,
 }
 
-/// Permits to be delivered to waiting requests.
+/// Permits that were assigned to waiting requests and lines, with the channels by which they are delivered.
 type GrantedPermits = Vec<(oneshot::Sender<TokenizerPermit>, TokenizerPermit)>;
 
 impl TokenizerPermits {
@@ -87,8 +86,9 @@ impl TokenizerPermits {
         (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
 
-    /// Acquires a permit for this account, at once or after at most `wait`, if at most `most` other requests wait. A
-    /// line of a batch has no `wait`: it waits after all requests, without a time limit.
+    /// Acquires a permit for this account, at once or after at most `wait`. If `most` other requests wait already, the
+    /// request is refused, unless it displaces the waiting request of an account that has more of them. A line of a
+    /// batch has no `wait`: it waits behind all requests, without a time limit.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
