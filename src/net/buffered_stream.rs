@@ -1,6 +1,6 @@
 //! Socket of a connection in clear text or below TLS, with the traits that Pingora requires of a stream. Below TLS,
-//! small writes are joined, so that a head and a small body are sent in one packet. A write fails if it waits longer
-//! than the write timeout.
+//! small writes are joined, so that a head and a small body are sent in one packet. A write fails if the peer accepts
+//! no bytes for longer than the write timeout.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -38,8 +38,8 @@ pub struct BufferedSocket {
 }
 
 impl BufferedSocket {
-    /// Registers an accepted socket with the current thread. A write to a client that does not read fails after
-    /// `patience`.
+    /// Registers an accepted socket with the runtime of the current thread; `tls` is true for a socket below TLS. A
+    /// write to a client that does not read fails after `patience`.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
@@ -66,7 +66,7 @@ impl BufferedSocket {
         })
     }
 
-    /// Returns true if the stream is a socket in clear text without pending data, so that it can move to another
+    /// Returns true if the stream is a socket in clear text whose buffers are empty, so that it can move to another
     /// thread.
     #[must_use]
     pub fn is_idle_plain(stream: &Stream) -> bool {
@@ -74,8 +74,8 @@ impl BufferedSocket {
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
 
-    /// Returns true if the stream is a clear-text socket that was reset; `None` for another socket. Reads do
-    /// not report a reset after the peer has closed its sending side.
+    /// Returns true if a socket in clear text has a pending error, such as a reset; `None` for a stream of another
+    /// type. Reads do not report a reset after the peer has closed its sending side.
     #[must_use]
     pub fn was_reset(stream: &Stream) -> Option<bool> {
         let socket = (**stream).as_any().downcast_ref::<Self>()?;

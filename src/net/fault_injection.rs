@@ -34,7 +34,7 @@ impl FaultInjector {
         }
     }
 
-    /// Panics if a fault is due at the point.
+    /// Passes a point, and panics if a fault is due there.
     ///
     /// # Panics
     /// Panics if a fault is due.

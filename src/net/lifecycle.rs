@@ -35,7 +35,7 @@ impl Lifecycle {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Returns true while the process drains.
+    /// Returns true once the process drains.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }

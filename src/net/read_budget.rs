@@ -11,7 +11,7 @@ use tokio::task::coop::{consume_budget, has_budget_remaining};
 /// Bytes that use one unit of the budget of a task; with the 128 units of tokio, a poll reads about 32 KiB.
 const BYTES_PER_UNIT: usize = 256;
 
-/// Takes one unit of the budget; yields if none is left.
+/// Takes one unit of the task's budget; yields to other tasks if none is left.
 pub async fn consume_step() {
     consume_budget().await;
 }
@@ -22,7 +22,8 @@ pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     if has_budget_remaining() { Poll::Ready(()) } else { pin!(consume_budget()).poll(context) }
 }
 
-/// Counts bytes that were read; the next step yields if the bytes have used up the budget.
+/// Takes one unit of the budget for each `BYTES_PER_UNIT` of the bytes that were read. If this uses up the budget,
+/// the next step yields.
 pub fn charge_bytes(bytes: usize) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..bytes / BYTES_PER_UNIT {

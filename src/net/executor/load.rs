@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Interval at which a thread with connections measures its load. Setting a timer that is earlier than all other timers
-/// of its thread costs a system call; timers of requests are never earlier than this one.
+/// of its thread costs a system call; timers of requests are rarely earlier than this one.
 const TICK: Duration = Duration::from_millis(100);
 /// Busy share of a fully busy thread: shares are in thousandths.
 const FULL_SHARE: u32 = 1_000;
@@ -33,6 +33,7 @@ pub(super) struct WorkerThread {
 /// All worker threads.
 pub(super) type WorkerSet = Arc<[WorkerThread]>;
 
+/// Load of one worker thread, which all threads read.
 #[derive(Default)]
 pub(super) struct WorkerLoad {
     /// Number of open connections of the thread.
@@ -63,7 +64,8 @@ impl WorkerLoad {
                 .is_ok()
     }
 
-    /// Records a tick. `calmest` is the busy share of the least busy other thread.
+    /// Records the busy share of a tick, and sets the number of connections that may migrate until the next tick.
+    /// `calmest` is the busy share of the least busy other thread.
     pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
         // A thread with a single connection is never overloaded: the connection would overload another thread as much.
@@ -76,14 +78,15 @@ impl WorkerLoad {
     }
 }
 
-/// Returns the thread with the fewest connections.
+/// Returns the index of the thread with the fewest connections.
 pub(super) fn least_connected_worker(workers: &[WorkerThread]) -> usize {
     let all = workers.iter().enumerate();
     all.min_by_key(|(_, worker)| (worker.load.open_connections(), worker.load.busy()))
         .map_or(0, |(index, _)| index)
 }
 
-/// Returns the thread to which a connection of the thread `own` should migrate, if it may.
+/// Returns the index of the thread to which a connection of the thread `own` should migrate; `None` if it should stay.
+/// Uses up one migration of the tick.
 pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<usize> {
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
@@ -97,8 +100,8 @@ pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<u
     Some(to)
 }
 
-/// Returns the first thread that has spare time and not many more connections than the others; if there is none, the
-/// thread with the fewest connections.
+/// Returns the index of the first thread that is less than half busy and does not have many more connections than the
+/// others; if there is none, the thread with the fewest connections.
 pub(super) fn first_available_worker(workers: &[WorkerThread]) -> usize {
     let least = workers.iter().map(|worker| worker.load.open_connections()).min().unwrap_or_default();
     let has_time = |worker: &WorkerThread| {

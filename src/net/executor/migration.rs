@@ -24,7 +24,7 @@ enum ThreadActivity {
     Migrating(usize),
 }
 
-/// Marks the current thread as one that serves connections.
+/// Registers the current thread as the worker with the index `own`, so that its connections can migrate.
 pub(super) fn register_worker(workers: &WorkerSet, own: usize) {
     OWN.with(|cell| cell.set((workers.clone(), own)).ok());
 }
@@ -60,7 +60,7 @@ struct ConnectionTask<F> {
     counted: ConnectionGuard,
 }
 
-/// Runs a connection on a thread.
+/// Spawns a connection on the thread with the index `at`.
 pub(super) fn spawn_connection<F>(workers: &WorkerSet, at: usize, connection: Pin<Box<F>>)
 where
     F: Future<Output = ()> + Send + 'static,
