@@ -19,6 +19,7 @@ enum CachedTime {
     Uncached,
     /// The clock will be read at the next call, which caches the time.
     Pending,
+    /// The clock was read, and this time is returned at each call.
     At(Instant),
 }
 
@@ -37,7 +38,7 @@ pub fn cached_now() -> Instant {
     })
 }
 
-/// Caches the time during a poll of a task.
+/// Runs `go_on`, which is one poll of a task, and caches the time meanwhile.
 pub fn cache_during<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = CacheGuard(HELD.replace(CachedTime::Pending));
     go_on()
@@ -52,7 +53,7 @@ impl Drop for CacheGuard {
     }
 }
 
-/// Largest difference between the calendar clock and the system clock that is ignored.
+/// Maximum difference between the calendar clock and the system clock that is ignored.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back; both return the time since 1970. The steady clock is set once at startup and then
@@ -79,9 +80,9 @@ struct CalendarState {
 pub enum ClockAdjustment {
     /// No adjustment that has to be reported.
     Unchanged,
-    /// The calendar was behind by this span and was moved forward.
+    /// The calendar clock was behind by this duration and was moved forward.
     Moved(Duration),
-    /// The calendar clock is ahead by this duration, and the correction waits for the system clock. Reported once.
+    /// The calendar clock is ahead by this duration and runs on until the system clock has caught up. Reported once.
     Waiting(Duration),
 }
 
@@ -103,7 +104,7 @@ impl ProcessClock {
         Self { origin: clock.origin + by, ..clock }
     }
 
-    /// Returns the time by the steady clock.
+    /// Returns the time of the steady clock.
     #[must_use]
     pub fn steady_now(&self) -> Duration {
         self.steady_at(cached_now())

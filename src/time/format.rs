@@ -17,7 +17,8 @@ pub fn format_time(at: Duration) -> String {
     format_rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
 }
 
-/// Formats a duration in the format of Go, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
+/// Formats a duration in the format of Go, rounded up to milliseconds below a second, else to seconds: `0s`, `12ms`,
+/// `1s`, `6m0s`, `1h0m0s`.
 #[must_use]
 pub fn format_duration(span: Duration) -> String {
     if span.is_zero() {
