@@ -49,8 +49,9 @@ impl ChangeFeed {
         Ok(Self { audit, keys, accounts, last, last_entry })
     }
 
-    /// Applies the changes since the last call to `cache`, and passes each change to `notify`; returns the number of
-    /// entries. `write_lock` is the lock under which this process reads, changes and sets keys. Blocks.
+    /// Reads the entries of the audit log since the last call, updates the changed keys and accounts in `cache`, and
+    /// passes each change to `notify`. Returns the number of entries. `write_lock` is the lock under which this process
+    /// reads, changes and sets keys; it is held during each update and its notification. Blocks.
     ///
     /// # Errors
     /// Returns the error of the store; the next call then applies the remaining changes. Returns `Reverted` if the last

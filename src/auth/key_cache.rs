@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Number of rows read from the store at once.
 const PAGE_ROWS: usize = 1_000;
-/// Age in seconds beyond which the last use of a key is written again.
+/// Minimum number of seconds between two uses of a key that are written.
 const LAST_USE_INTERVAL: u64 = 60;
-/// Interval between two log lines about spends that could not be written.
+/// Minimum interval between two log lines about spends that could not be written.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
@@ -58,7 +58,8 @@ pub struct SpendDelta {
 }
 
 impl KeyCache {
-    /// Loads every account and key of the store.
+    /// Loads every account and key of the store, with their spends. Creates the default account, and the accounts that
+    /// only keys of earlier versions name.
     ///
     /// # Errors
     /// Returns the error of the store.
@@ -109,8 +110,9 @@ impl KeyCache {
         Ok(ring)
     }
 
-    /// Stores the accounts that do not exist yet and that only keys of earlier versions name. If the store cannot be
-    /// written now, the start continues, and the next start tries again.
+    /// Writes the accounts that are in the cache but not in the store: the default account, and accounts that only keys
+    /// of earlier versions name. `written` has the accounts of the store. If the store cannot be written now, the start
+    /// continues, and the next start tries again.
     fn persist_implicit_accounts(&self, vault: &Stores, written: &[Box<str>]) {
         let now = self.clock.unix_seconds();
         for id in self.accounts.read().keys().filter(|id| !written.contains(id)) {
@@ -138,7 +140,8 @@ impl KeyCache {
     /// first valid one is used.
     ///
     /// # Errors
-    /// Returns one error for all causes, so that a client cannot learn why its key is invalid.
+    /// Returns the same error for every invalid key, so that a client cannot learn why its key is invalid; another
+    /// error if no key was sent, or if the cached keys may no longer be trusted.
     pub fn authenticate(
         &self,
         authorization: Option<&[u8]>,
@@ -183,7 +186,7 @@ impl KeyCache {
         Err(ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5))
     }
 
-    /// Checks the key of a request that a page of the gateway sends without the secret of the key, and records the use
+    /// Checks the key of a request that a page of the console sends without the secret of the key, and records the use
     /// of the key.
     ///
     /// # Errors
@@ -198,7 +201,7 @@ impl KeyCache {
         Ok(())
     }
 
-    /// Returns the principal of a public id.
+    /// Returns the principal of the key with this public id.
     #[must_use]
     pub fn find_principal(&self, public_id: &str) -> Option<Arc<Principal>> {
         let id: PublicKeyId = public_id.as_bytes().try_into().ok()?;
@@ -217,7 +220,7 @@ impl KeyCache {
         self.principals.read().len()
     }
 
-    /// Stores a key that was created, changed or revoked.
+    /// Updates a key in the cache that was created, changed or revoked. A revocation ends its open streams.
     pub fn set_key(&self, record: &KeyRecord) {
         self.insert_key(record, None);
     }
@@ -254,7 +257,8 @@ impl KeyCache {
         self.accounts.write().entry(id.into()).or_insert_with(fresh).clone()
     }
 
-    /// Stores an account that was created, changed, suspended or reactivated.
+    /// Updates an account in the cache that was created, changed, suspended or reactivated. A suspension ends the open
+    /// streams of its keys.
     pub fn set_account(&self, record: &AccountRecord) {
         let account = self.account_or_insert(&record.id);
         account.limiter.replace_limits(&record.limits);
@@ -265,7 +269,7 @@ impl KeyCache {
         }
     }
 
-    /// Marks the spend of the key and of its account to be written.
+    /// Marks the spends of a key and of its account, so that the next flush writes them.
     pub fn mark_spend(&self, principal: &Arc<Principal>) {
         let key = principal.key_state.spend_due.swap(true, Ordering::AcqRel);
         let account = principal.account.spend_due.swap(true, Ordering::AcqRel);
@@ -274,7 +278,8 @@ impl KeyCache {
         }
     }
 
-    /// Marks a key as used, so that the fleet of `member` shares its limits.
+    /// Marks a key as used, so that the members of the fleet share the limits of the key and its account. Until they
+    /// have shared their usage, this member gets an equal part of each limit.
     pub fn start_limit_sharing(&self, principal: &Arc<Principal>, member: &FleetMember) {
         let active = &principal.key_state.active;
         if active.load(Ordering::Acquire) {
@@ -297,12 +302,13 @@ impl KeyCache {
         active
     }
 
-    /// Writes the spends since the last call; blocks. Returns false if something could not be written.
+    /// Writes the spends since the last flush; blocks. Returns false if something could not be written; the next flush
+    /// then writes it.
     pub fn flush_spends(&self, spends: &SpendStore) -> bool {
         self.write_spends(self.take_spends(), spends)
     }
 
-    /// Removes and returns the spends since the last call, which have to be written.
+    /// Removes and returns the spends since the last call. They have to be passed to [`KeyCache::write_spends`].
     #[must_use]
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.budgeted_principals.lock());
@@ -344,7 +350,7 @@ impl KeyCache {
         false
     }
 
-    /// Writes the last use of keys that were used since the last call; blocks.
+    /// Writes the last use of each key whose last use is at least a minute later than the written one; blocks.
     pub fn flush_last_uses(&self, keys: &KeyStore) {
         let due: Vec<Arc<Principal>> = {
             let grants = self.principals.read();

@@ -1,7 +1,7 @@
-//! Sharing of the use of limits between the members of a fleet, once a second.
+//! Sharing of the usage of limits between the members of a fleet, once a second.
 //!
-//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with the totals of their use
-//! since they were last left out of a report. Each member subtracts the use that the others report from its own
+//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with the totals of their
+//! usage since they were last left out of a report. Each member subtracts the usage that the others report from its own
 //! buckets, also for keys that it does not serve at the moment: their clients may connect to it next.
 
 use super::key_cache::KeyCache;
@@ -82,7 +82,8 @@ pub struct LimitSync {
 }
 
 impl LimitSync {
-    /// Returns the use of all limits that were used recently; `now` is a time of the steady clock.
+    /// Returns the usage of all keys and accounts with limits that were used recently; `now` is a time of the steady
+    /// clock.
     pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
         for principal in cache.take_active_principals() {
             let account = LimitSubject::Account(principal.account.clone());
@@ -120,7 +121,8 @@ impl LimitSync {
         self.reported.iter().map(|(name, reported)| reported.to_report(name)).collect()
     }
 
-    /// Applies the reports of the peers to the limits of the member `own`; `now` is a calendar time.
+    /// Applies the reports of the peers to the limits of this member, which has the number `own` in a fleet of
+    /// `members`; `now` is a time of the calendar clock.
     pub fn apply_reports(
         &mut self,
         cache: &KeyCache,
@@ -191,7 +193,8 @@ impl LimitSync {
         sums
     }
 
-    /// Replaces the spending of the reported keys and accounts with budgets by that of all members. Blocks.
+    /// Reads the spending of all members from the store, for the reported keys and accounts that have budgets, and
+    /// counts it in their budgets. Blocks.
     ///
     /// # Errors
     /// Returns the error of the store.
@@ -240,8 +243,8 @@ fn is_recent(demanded_at: Option<Duration>, now: Duration) -> bool {
 }
 
 impl PeerKey {
-    /// Adds the usage of a peer since its last report to a sum. If the totals are lower than those of the last report, the
-    /// peer has started again from zero.
+    /// Adds the usage of a peer since its last report to a sum. If the totals are lower than those of the last report,
+    /// the peer has started again from zero.
     fn add_report(&mut self, sum: &mut PeerUsage, totals: UsageTotals, is_new: bool, now: Duration) {
         let before = std::mem::replace(&mut self.totals, totals);
         let is_continued =

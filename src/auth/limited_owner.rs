@@ -27,12 +27,12 @@ pub struct LeasedBudget {
     period: BudgetPeriod,
 }
 
-/// Draw of a part of a budget that has begun, in micro-credits.
+/// Terms of a draw that has begun: the draw leases a part of a budget. In micro-credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetDrawTerms {
-    /// Budget for which the part is drawn.
+    /// Limit of the budget when the draw began.
     pub limit: u64,
-    /// Amount of a recalled part that goes back.
+    /// Amount of the recalled leased part that goes back to the pool.
     pub returned: i64,
 }
 
@@ -77,7 +77,8 @@ impl LimitSubject {
 }
 
 impl LeasedBudget {
-    /// Returns the budgets of a key and its account whose parts do not cover a request of this cost.
+    /// Returns the budgets of a key and its account whose leased part does not cover a request of this cost, in
+    /// micro-credits.
     #[must_use]
     pub fn uncovered_budgets(principal: &Arc<Principal>, cost: u64) -> Vec<Self> {
         let mut lacking = Vec::new();
@@ -116,37 +117,39 @@ impl LeasedBudget {
         BudgetPool { owner: self.owner.spend_owner(), period: self.period }
     }
 
-    /// Returns true if there is no budget any more, or if the part covers a request of this cost.
+    /// Returns true if there is no budget any more, or if the leased part covers a request of this cost, in
+    /// micro-credits.
     #[must_use]
     pub fn covers(&self, cost: u64) -> bool {
         self.with(|state, period| state.meter.is_covered(&state.limits, period, cost))
     }
 
-    /// Returns the part that no request has reserved.
+    /// Returns the leased amount that no request has reserved, in micro-credits.
     #[must_use]
     pub fn available(&self) -> i64 {
         self.with(|state, period| state.meter.lease_available(period))
     }
 
-    /// Returns the part that is not spent.
+    /// Returns the leased amount that is not spent, in micro-credits.
     #[must_use]
     pub fn unspent_amount(&self) -> i64 {
         self.with(|state, period| state.meter.unspent_lease(period))
     }
 
-    /// Returns the part as it is in the store while no spending is being written.
+    /// Returns the leased amount that the store has, in micro-credits: spending that is not written yet is still part
+    /// of it.
     #[must_use]
     pub fn stored_amount(&self) -> i64 {
         self.with(|state, period| state.meter.stored_lease(period))
     }
 
-    /// Returns true if the part has to return, because the budget was lowered or removed.
+    /// Returns true if the leased part has to go back to the pool, because the budget was lowered or removed.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         self.with(|state, period| state.meter.is_lease_recalled(&state.limits, period))
     }
 
-    /// Recalls the part: it has to be drawn again before it is spent.
+    /// Recalls the leased part: it has to be drawn again before it is spent.
     pub fn recall(&self) {
         self.with(|state, period| state.meter.recall_lease(period));
     }
@@ -156,14 +159,15 @@ impl LeasedBudget {
         self.with(|state, period| state.meter.add_lease(period, amount));
     }
 
-    /// Takes an amount from the part if it is available; returns true if it was.
+    /// Subtracts an amount in micro-credits from the leased part, if no request has reserved it. Returns true if it was
+    /// subtracted.
     #[must_use]
     pub fn take(&self, amount: i64) -> bool {
         self.with(|state, period| state.meter.take_lease(period, amount))
     }
 
-    /// Begins a draw: takes a recalled part out, which goes back to the pool with the draw. `None` if there is no
-    /// budget any more.
+    /// Begins a draw: removes the unreserved amount of a recalled leased part, which goes back to the pool with the
+    /// draw. `None` if there is no budget any more.
     #[must_use]
     pub fn begin_draw(&self) -> Option<BudgetDrawTerms> {
         self.with(|state, period| {
@@ -172,7 +176,8 @@ impl LeasedBudget {
         })
     }
 
-    /// Ends a draw: adds the drawn amount to the leased part of the budget.
+    /// Ends a draw: adds the drawn amount to the leased part of the budget. If the budget was lowered meanwhile, the
+    /// leased part is recalled.
     pub fn end_draw(&self, terms: BudgetDrawTerms, drawn: i64) {
         self.with(|state, period| state.meter.add_drawn(&state.limits, period, drawn, terms.limit));
     }

@@ -1,5 +1,5 @@
-//! Passwords of console users: Argon2id with the parameters that OWASP recommends (19 MiB, two passes). All calls block
-//! for about 20 ms and need that memory.
+//! Passwords of console users: Argon2id with the parameters that OWASP recommends (19 MiB, two passes). Hashing and
+//! verification block for about 20 ms and need that memory.
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
@@ -28,7 +28,7 @@ pub fn check_length(password: &str) -> Result<(), ApiError> {
 /// Hashes a password with a random salt, in PHC format.
 ///
 /// # Errors
-/// Returns 400 if the password has a wrong length, 500 if it cannot be hashed.
+/// Returns 400 if the password is too short or too long, 500 if it cannot be hashed.
 pub fn hash(password: &str) -> Result<String, ApiError> {
     check_length(password)?;
     let mut salt = [0; SALT_BYTES];
@@ -41,7 +41,7 @@ pub fn hash(password: &str) -> Result<String, ApiError> {
 }
 
 /// Returns true if a password matches a hash. Without a hash, the call takes as long and returns false, so that the
-/// duration does not reveal whether a user exists.
+/// duration does not reveal whether a user exists. A password that is too long never matches and is not hashed.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     if password.len() > MAX_BYTES {

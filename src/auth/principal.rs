@@ -33,7 +33,7 @@ pub struct Principal {
     pub(super) key_state: Arc<KeyState>,
 }
 
-/// State of a key that remains when the record of the key changes.
+/// State of a key that is kept when the record of the key changes.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) limiter: UsageLimiter,
@@ -47,7 +47,7 @@ pub(super) struct KeyState {
     pub(super) active: AtomicBool,
 }
 
-/// Account in the cache.
+/// Account in the key cache, with the usage of its limits.
 #[derive(Debug, Default)]
 pub struct CachedAccount {
     /// Id of the account.
@@ -121,12 +121,12 @@ impl Principal {
         &self.key_state.limiter
     }
 
-    /// Records a use of the key at this time, Unix seconds.
+    /// Records a use of the key at this time, in Unix seconds, unless a later one is recorded.
     pub fn record_use(&self, at: u64) {
         self.key_state.last_used.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// Returns the time of the last use, Unix seconds.
+    /// Returns the time of the last use in Unix seconds; `None` for a key that was never used.
     #[must_use]
     pub fn last_used(&self) -> Option<u64> {
         Some(self.key_state.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0)
@@ -165,13 +165,14 @@ impl Principal {
         self.models.as_ref().is_none_or(|models| models.iter().any(|allowed| **allowed == *model))
     }
 
-    /// Returns true if the key is valid at this time.
+    /// Returns true if the key is valid at this time, in Unix seconds: not revoked, not expired, and its account not
+    /// suspended.
     #[must_use]
     pub fn is_valid_at(&self, now: u64) -> bool {
         !self.is_revoked_or_suspended() && self.expires.is_none_or(|end| now < end)
     }
 
-    /// Returns true if the account is suspended; the suspension may be lifted again.
+    /// Returns true if the key is not revoked but its account is suspended, which may be lifted again.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         let revoked = self.key_state.revoked.load(Ordering::Acquire);

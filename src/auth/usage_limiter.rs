@@ -33,7 +33,8 @@ pub struct UnwrittenSpending {
 }
 
 impl UsageLimiter {
-    /// Creates the usage of a key or account, which continues from recorded spends.
+    /// Creates the limiter of a key or account. Its spending continues from the stored one; all other usage starts at
+    /// zero.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
         let spend = spent
@@ -53,7 +54,7 @@ impl UsageLimiter {
         *before = after;
     }
 
-    /// Returns the micro-credits spent in the current day and month.
+    /// Returns the micro-credits spent in the current day and month; `now` is a time of the calendar clock.
     #[must_use]
     pub fn spend_record(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
@@ -85,7 +86,7 @@ impl UsageLimiter {
         inner.meter.restore_unwritten_spending(taken.leased);
     }
 
-    /// Returns true if there is a limit.
+    /// Returns true if there is a limit or a budget.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.0.lock().limits != UsageLimits::default()
@@ -105,7 +106,7 @@ impl UsageLimiter {
     }
 
     /// Limits this member of a fleet to an equal part of each limit until members have shared their usage for the first
-    /// time.
+    /// time, and lets it spend from budgets only what it has leased.
     pub fn divide_limits(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
@@ -118,8 +119,8 @@ impl UsageLimiter {
         meter.apply_peer_usage(limits, peers, now);
     }
 
-    /// Replaces the spending that is in the store by that of all members of a fleet; spending that is not written yet
-    /// is added to it.
+    /// Replaces the known spending of the store with `written`, which has that of all members of a fleet. Spending that
+    /// is not written yet is added to it.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend_totals().spent_in(period, now);
