@@ -24,7 +24,7 @@ pub struct BufferPool {
     free: Mutex<Vec<(Instant, BytesMut)>>,
 }
 
-/// Buffer in use; returned to the pool when its last reader drops it.
+/// Buffer in use. When its last reader drops it, it is returned to the pool if it is large enough.
 #[derive(Debug, Default)]
 pub struct PooledBuffer {
     bytes: BytesMut,
@@ -32,7 +32,8 @@ pub struct PooledBuffer {
 }
 
 impl BufferPool {
-    /// Returns an empty buffer with this capacity.
+    /// Returns an empty buffer with at least this capacity: one of the pool if it fits, else a new one. A buffer below
+    /// 128 KiB never comes from the pool.
     #[must_use]
     pub fn take_buffer(self: &Arc<Self>, capacity: usize) -> PooledBuffer {
         if capacity < MIN_POOLED_BYTES {

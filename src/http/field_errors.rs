@@ -14,7 +14,7 @@ pub struct FieldErrors {
 }
 
 impl FieldErrors {
-    /// Returns the value of a field; after an error it keeps the error and returns the default.
+    /// Returns the value of a field. If the value is an error, keeps the error and returns the default value.
     pub fn collect<T: Default>(&mut self, value: Result<T, ApiError>) -> T {
         value.unwrap_or_else(|error| {
             self.add(error);
@@ -22,7 +22,7 @@ impl FieldErrors {
         })
     }
 
-    /// Adds an error, or those that an error contains.
+    /// Adds an error. If it contains the errors of several fields, adds each of them.
     pub fn add(&mut self, mut error: ApiError) {
         match error.details.remove(INVALID_FIELDS) {
             Some(Value::Array(fields)) => self.fields.extend(fields),
@@ -31,10 +31,10 @@ impl FieldErrors {
         self.first.get_or_insert(error);
     }
 
-    /// Returns the first error, with all fields in its details if there are several.
+    /// Ends the collection.
     ///
     /// # Errors
-    /// Returns the refusal of the request.
+    /// Returns the first error if there is one; if several fields are invalid, its details list all of them.
     pub fn finish(self) -> Result<(), ApiError> {
         self.into_refusal().map_or(Ok(()), Err)
     }

@@ -1,4 +1,5 @@
-//! HTTP helpers of the server and the proxy: TLS settings, body framing, buffers, receive windows, route lookup.
+//! HTTP helpers of the server, the proxy and the admin API: TLS of listeners, request framing, body buffers, receive
+//! windows, route lookup, errors of several fields.
 
 pub mod buffer_pool;
 pub mod field_errors;

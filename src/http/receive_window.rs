@@ -1,5 +1,5 @@
-//! Receive window of an HTTP/2 connection, which depends on the number of long bodies that are being read. The window
-//! is as large as these bodies need; bodies that are not being read do not enlarge it.
+//! Receive window of an HTTP/2 connection, which depends on the number of long bodies that are being read: each of them
+//! enlarges the window, up to a maximum; bodies that are not being read do not. This module counts the bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ impl BodyReadGuard {
         Self { bodies: bodies.clone(), read: false }
     }
 
-    /// Marks the body as being read or not being read.
+    /// Marks the body as being read (`true`) or not (`false`).
     pub fn set_reading(&mut self, read: bool) {
         if self.read == read {
             return;

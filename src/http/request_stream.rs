@@ -23,11 +23,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum bytes stored of pipelined requests, which a client sends before it has its response.
+/// Maximum number of stored bytes of pipelined requests, which a client sends before it has its response.
 const MAX_PREFETCHED_BYTES: usize = 16 << 10;
-/// Maximum further bytes that are read and discarded, so that the end of the connection behind these bytes is detected.
+/// Maximum number of further bytes that are read and discarded, so that the end of the connection behind them is
+/// detected.
 const DISCARD: usize = 64 << 20;
-/// Bytes per read after the end of a request.
+/// Maximum bytes per read after the end of a request.
 const PROBE: usize = 512;
 /// Size of the write buffer: smaller writes are joined with those before and after them.
 const JOIN: usize = 16 << 10;
@@ -91,7 +92,7 @@ enum InterimProbe {
     Spent,
 }
 
-/// Stream of one request.
+/// Stream of one request, with the connection that it gives back on drop.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
     /// Stream of the connection; taken on drop.
@@ -139,8 +140,8 @@ impl RequestStream {
         (stream, received)
     }
 
-    /// Reads bytes after the request. Ready only when the connection has ended; a client that has closed its sending
-    /// side may still wait for the response (RFC 9112 §9.6).
+    /// Reads bytes after the request: the first ones are stored, further ones are discarded. Ready only when the
+    /// connection has ended; a client that has closed its sending side may still wait for the response (RFC 9112 §9.6).
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.discarded < DISCARD {
             if let ClientSide::HalfClosed { .. } = self.client {
@@ -184,7 +185,7 @@ impl RequestStream {
         true
     }
 
-    /// Ready when a half-closed connection was reset.
+    /// Checks at growing intervals if a half-closed connection was reset; ready when it was.
     fn poll_half_closed(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let (Some(stream), ClientSide::HalfClosed { look, pause }) = (&self.stream, &mut self.client) else {
             return Poll::Ready(Ok(()));
@@ -199,9 +200,9 @@ impl RequestStream {
         }
     }
 
-    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body`]; `None` without
-    /// such a buffer. Pending after a read, because the session must not see these bytes. No later wake-up is needed:
-    /// the task finds the bytes in its buffer.
+    /// Reads body bytes of a known length directly into the buffer of [`Http1ConnectionState::poll_body`]; `None`
+    /// without such a buffer. Pending after a read, because the session must not see these bytes. No later wake-up is
+    /// needed: the task finds the bytes in its buffer.
     fn poll_body_target(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<()>>> {
         let FramingState::Length(left) = &mut self.body else { return None };
         let mut target = self.connection.body_target.lock();

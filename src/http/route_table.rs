@@ -29,7 +29,7 @@ impl<R: Route + ?Sized> Route for &R {
 pub enum RouteError {
     /// No route has this path.
     UnknownPath,
-    /// Routes have this path, but with these methods.
+    /// Routes have this path, but only with these methods.
     MethodNotAllowed(Vec<Method>),
 }
 

@@ -1,4 +1,5 @@
-//! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, versions.
+//! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, TLS
+//! versions. Also reads the certificate files of providers.
 //!
 //! A key pair is validated before it is used: the key must belong to the certificate. A handshake that has begun is
 //! completed with the old configuration.
@@ -20,12 +21,13 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 pub struct TlsConfig {
     /// Acceptor of TLS connections.
     pub acceptor: Acceptor,
-    /// Expiry of the certificate, Unix seconds.
+    /// Expiry of the certificate in Unix seconds; 0 if it is unknown.
     pub expires: i64,
 }
 
 impl TlsConfig {
-    /// Loads and validates the files. `protocols` are offered to clients (ALPN), the preferred first.
+    /// Loads and validates the certificate, its key and the certificates of client authorities. `protocols` are the
+    /// application protocols that are offered to clients (ALPN), the preferred first.
     ///
     /// # Errors
     /// Returns a sentence that names the file that cannot be used.
@@ -86,7 +88,7 @@ fn listeners(settings: &Settings) -> [ListenerSettings<'_>; 2] {
     ]
 }
 
-/// Loads the TLS of the listeners.
+/// Loads the TLS configurations of the listeners.
 ///
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
@@ -98,8 +100,9 @@ pub fn load_listener_tls(settings: &Settings) -> Result<ListenerTls, String> {
     Ok(ListenerTls { public: public?, dashboard: dashboard? })
 }
 
-/// Validates the files of certificates and keys. Returns a warning for each expired certificate, which is not an error
-/// of the configuration.
+/// Validates the files of certificates and keys that the configuration names: those of the listeners, of OpenID Connect
+/// and of the providers. Returns a warning for each expired certificate, which is not an error of the configuration.
+/// `now` is in Unix seconds.
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.
@@ -165,7 +168,7 @@ fn protocol_versions(min_tls: TlsVersion) -> Vec<&'static SupportedProtocolVersi
     }
 }
 
-/// Parses a certificate chain and its key.
+/// Reads a certificate chain and its key from PEM files, and checks that they belong together.
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.
@@ -190,7 +193,7 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
     Ok(certified)
 }
 
-/// Parses the certificates of certificate authorities.
+/// Reads the certificates of certificate authorities from a PEM file.
 ///
 /// # Errors
 /// Returns a sentence that says why they cannot be used.

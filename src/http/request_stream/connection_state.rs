@@ -32,7 +32,8 @@ pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,
     /// Received bytes that follow the request.
     pub(crate) prefetched: BytesMut,
-    /// True if the request was read to its end, and no byte after it was dropped.
+    /// True if the connection can serve another request: the request was read to its end, no byte after it was dropped,
+    /// and its body was not chunked.
     pub(crate) reusable: bool,
 }
 
@@ -76,8 +77,9 @@ impl Http1ConnectionState {
         self.body_prefix.load(Ordering::Relaxed)
     }
 
-    /// Polls a read of the stream during which body bytes go directly into `body`. Ready if bytes have arrived, or if
-    /// the read has ended, because the body was truncated.
+    /// Calls `poll`, which polls a read of the stream, and lets body bytes of a known length go directly into `body`
+    /// meanwhile. Ready with `None` if bytes have arrived, and with the result of `poll` if the read has ended, for
+    /// instance because the body was truncated.
     pub fn poll_body<T>(&self, body: &mut BytesMut, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
         let before = body.len();
         *self.body_target.lock() = Some(std::mem::take(body));
@@ -95,7 +97,8 @@ impl Http1ConnectionState {
         *self.after.lock() = after;
     }
 
-    /// Takes the value of [`Http1ConnectionState::set_connection_reuse`]; [`ConnectionReuse::Abort`] if there is none.
+    /// Returns the value of [`Http1ConnectionState::set_connection_reuse`] and resets it to [`ConnectionReuse::Abort`],
+    /// which is also the value if none was set.
     pub(crate) fn take_connection_reuse(&self) -> ConnectionReuse {
         std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Abort)
     }
