@@ -1,5 +1,5 @@
-//! Background tasks: name resolution, health checks, writes of key use, spends and latency records, and the comparison
-//! of the clock with the system's.
+//! Background tasks: deletion of expired data, heartbeats of a fleet member, name resolution, health checks, regular
+//! writes of key use, spends and latency records, backups, rollups of ended days, and checks of store and clock.
 
 use super::{backups, usage_days};
 use crate::http::buffer_pool;
@@ -26,7 +26,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SPEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the removal of expired images.
 const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// Interval of the sweep of idle connections.
+/// Interval of the sweep of idle connections to providers.
 const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of the deletion of expired files.
 const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the deletion of leftovers in the shared folder of a fleet.
 const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
-/// Interval of calls to a bucket that did not answer.
+/// Interval of probes of a bucket that did not answer.
 const BUCKET_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the check whether a backup is due.
 const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -63,8 +63,8 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
     tasks
 }
 
-/// Starts the deletion of stored data that has expired or was left over by a crash. In a fleet, only the leader deletes
-/// the data that all gateways share.
+/// Starts the deletion of stored data that has expired or was left over by a crash, and the probes of a bucket that did
+/// not answer. In a fleet, only the leader deletes the data that all gateways share.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     let leftovers = app.config_snapshot().settings.files.leftovers;
     vec![
@@ -284,7 +284,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     }
 }
 
-/// Deletes contents of files that no gateway of the fleet has recorded.
+/// Deletes contents of files that no gateway of the fleet has recorded and that are older than `files.leftovers`.
 async fn delete_old_leftovers(app: &AppState) {
     let (files, age) = (app.files.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(age)).await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Bytes of a file that are compared.
+/// Maximum number of leading bytes of a file that are compared.
 const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// Starts the watcher; it runs until the stop signal.

@@ -73,7 +73,8 @@ impl RunningGateway {
         Self::start_or_take_over(settings, source, None).await
     }
 
-    /// Starts like [`RunningGateway::start`], but takes over from a running process if that process hands over.
+    /// Starts like [`RunningGateway::start`]. With `arrival`, takes over the sockets, the store and the open reserves
+    /// of the running process that sent it.
     ///
     /// # Errors
     /// Same as for [`RunningGateway::start`]; the other process then continues.
@@ -294,8 +295,8 @@ impl AdminSockets {
     }
 }
 
-/// Applies changes of keys and accounts that the next process reports. Each record is read from the store and set in
-/// memory under one lock, so that memory has the newest record whatever the order of the threads.
+/// Applies the change of a key or an account that the next process reports. Each record is read from the store and set
+/// in memory under one lock, so that memory has the newest record whatever the order of the threads.
 fn apply_peer_event(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {

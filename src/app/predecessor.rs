@@ -1,5 +1,5 @@
-//! Service for the previous process while it drains: this process has the store, and the previous process sends its
-//! ledger actions and store requests to this one.
+//! Service for the previous process of an upgrade while it drains: this process has the store, and the previous process
+//! sends its ledger actions and store requests to this one.
 
 use crate::batch::BatchManager;
 use crate::billing::handover::InheritedHolds;
@@ -13,7 +13,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Level;
 
-/// Reports to the previous process that this process is ready, and from then on answers its store requests.
+/// Reports to the previous process that this process is ready, and starts the thread that serves it: the thread records
+/// its ledger actions and executes its store requests until it ends, and then voids the reserves that it left open.
 ///
 /// # Errors
 /// Returns a sentence that names the cause; the previous process then continues to serve.

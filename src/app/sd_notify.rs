@@ -10,7 +10,7 @@ pub fn notify_ready() {
     send_state("READY=1");
 }
 
-/// Reports that another process is the service from now on, and ready.
+/// Reports that the process with this id is the main process of the service from now on, and that it is ready.
 pub fn notify_successor(id: u32) {
     send_state(&format!("MAINPID={id}\nREADY=1\nSTATUS=Upgraded; the process before it drains."));
 }

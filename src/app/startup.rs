@@ -1,4 +1,4 @@
-//! Start and stop of the process: threads, signals, the greeting of the demo.
+//! Start and stop of the process: threads, signals, and the help that the demo prints.
 
 use crate::admin;
 use crate::app::demo_history;
@@ -24,12 +24,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Threads for background tasks; requests have threads of their own.
+/// Number of threads for background tasks; requests have threads of their own.
 const BACKGROUND_THREADS: usize = 1;
 /// Interval of the checks for a reason to restart.
 const RESTART_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a gateway until it is stopped.
+/// Runs a gateway until a signal stops it, until it has handed over to a new process, or until it has to be restarted.
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
@@ -74,7 +74,8 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
     })
 }
 
-/// Runs the demo: a gateway with simulated providers, a key, and an example command.
+/// Runs the demo until a signal stops it: a gateway with simulated providers, a key, a week of simulated charges, and
+/// an example command.
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
@@ -104,7 +105,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
     })
 }
 
-/// Runs one simulated provider as a server.
+/// Runs one simulated provider as a server until a signal stops it.
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
@@ -140,8 +141,8 @@ fn build_runtime(threads: usize) -> Result<Runtime, String> {
         .map_err(|error| format!("The worker threads cannot be started: {error}."))
 }
 
-/// Protects the memory of the process, which holds prompts, answers and keys: no core dump, no debugger of the same
-/// user.
+/// Protects the memory of the process, which holds prompts, answers and keys, unless `core_dumps` is true: no core
+/// dump, no debugger of the same user.
 fn disable_core_dumps(core_dumps: bool) -> Result<(), String> {
     if core_dumps {
         return Ok(());
@@ -263,7 +264,7 @@ fn print_stdout(text: &str) -> Result<(), String> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
-/// Returns a configuration source that never changes, for gateways without a file.
+/// Returns a loader that always returns these settings, for gateways without a configuration file.
 #[must_use]
 pub fn fixed_config_loader(settings: Settings) -> ConfigLoader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
