@@ -11,8 +11,8 @@ use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-/// Writes the refusal of an invalid head and closes the connection. If `error` is `None`, the head did not arrive in
-/// time, and the status is 408.
+/// Writes and records the refusal of an invalid head, and closes the connection. If `error` is `None`, the head did not
+/// arrive in time, and the status is 408.
 pub(super) async fn refuse_head(
     server: &PublicServer,
     mut stream: Stream,

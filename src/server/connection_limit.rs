@@ -1,5 +1,6 @@
 //! Limits on open connections: one for the process, and one for each client. A client is an IPv4 address or an IPv6
-//! network with a prefix of 64 bits, which is what one subscriber gets.
+//! network with a prefix of 64 bits, which is what one subscriber gets. Clients on this machine have no limit of their
+//! own.
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
@@ -53,7 +54,7 @@ impl ConnectionRefusal {
 }
 
 impl ConnectionLimit {
-    /// Creates a counter without connections.
+    /// Creates a counter without connections; `open` is the gauge that shows its total.
     #[must_use]
     pub fn new(open: IntGauge) -> Arc<Self> {
         Arc::new(Self { counts: Mutex::default(), open })
@@ -104,7 +105,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Returns the client that an address belongs to.
+/// Returns the key of the client that an address belongs to.
 fn client_network(from: IpAddr) -> ClientNetwork {
     match from.to_canonical() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => None,

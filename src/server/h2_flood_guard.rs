@@ -1,7 +1,8 @@
 //! Flood guard of an HTTP/2 connection. It counts the received frames that carry no request data (pings, settings,
 //! priorities, resets, window updates, empty data, unknown types). Such frames are cheap for the client, but cost the
-//! gateway as much as other frames, so too many of them end the connection. After a graceful shutdown, the guard also
-//! reads and discards the remaining bytes of the client until the client closes its side.
+//! gateway as much as other frames, so too many of them end the connection. The guard also counts the streams that the
+//! gateway resets because the client violated the protocol. After a graceful shutdown, it reads and discards the
+//! remaining bytes of the client until the client closes its side.
 
 use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
@@ -33,7 +34,7 @@ const PROTOCOL_ERROR: u32 = 1;
 /// Number of bytes per read while remaining input is discarded.
 const LINGER_READ: usize = 4 << 10;
 
-/// Stream of an HTTP/2 connection that counts the received frames.
+/// Stream of an HTTP/2 connection that counts the frames in both directions.
 #[derive(Debug)]
 pub(super) struct FloodGuardStream {
     stream: Stream,
@@ -41,7 +42,7 @@ pub(super) struct FloodGuardStream {
     max_frames: u64,
     count: FrameCounter,
     written: u64,
-    /// Frames that the gateway sends.
+    /// Reader of the heads of the frames that the gateway sends.
     sent: FrameHeadReader,
     window_start: Instant,
     linger: Option<LingeringClose>,
@@ -92,7 +93,8 @@ impl FloodGuardStream {
         }
     }
 
-    /// Returns true if there were too many frames within the interval.
+    /// Returns true if there were too many frames without request data within the interval. Each time that the limit is
+    /// reached, a new interval starts.
     fn is_flooded(&mut self) -> bool {
         if self.count.empty <= self.max_frames + self.written / FRAMES_PER_STREAM {
             return false;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes counted for each field in addition to its name and value (RFC 9113 §10.5.1).
 const FIELD_OVERHEAD: usize = 32;
-/// Divisor of the maximum head size: this part of it is counted for each stream in addition to its head.
+/// Divisor of the maximum head size: a quarter of it is counted for each stream in addition to its head.
 const STREAM_OVERHEAD: usize = 4;
 
 /// Bytes that are held by the request heads of additional streams of all connections.
@@ -53,7 +53,7 @@ pub(super) fn header_bytes(head: &RequestHeader) -> usize {
     head.raw_path().len() + fields.sum::<usize>()
 }
 
-/// Returns the memory of a head: its bytes, and a part of the largest head for its stream.
+/// Returns the bytes that a head counts in the budget: its size, and a quarter of the largest head for its stream.
 pub(super) fn header_cost(head: &RequestHeader, largest: usize) -> usize {
     header_bytes(head) + largest / STREAM_OVERHEAD
 }

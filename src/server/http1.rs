@@ -38,11 +38,12 @@ enum HeadRead {
     Closed,
 }
 
-/// Refuses a request with this head; without an error, because the head came too late.
+/// Refuses the request that begins with `head`. If `error` is `None`, the head did not arrive in time.
 async fn refuse(server: &Arc<PublicServer>, stream: Stream, head: &[u8], error: Option<HeadError>) {
     bad_request::refuse_head(server, stream, bad_request::error_dialect_of_head(head), error).await;
 }
 
+/// Serves the requests of a connection one after another, until the connection is closed.
 pub(super) async fn serve_connection(
     server: &Arc<PublicServer>,
     mut stream: Stream,

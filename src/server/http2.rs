@@ -1,5 +1,6 @@
 //! HTTP/2 connection with concurrent streams, each of which is one exchange. This module adds the limits that the h2
-//! library lacks: the preface timeout, the idle timeout, and the number of streams that a client opens and resets.
+//! library lacks: the preface timeout, the idle timeout, the number of streams that a client opens and resets, and the
+//! memory of request heads.
 
 use super::h2_flood_guard::FloodGuardStream;
 use super::header_budget::{self, HeaderReservation};
@@ -37,9 +38,10 @@ const MAX_FRAME: u32 = 64 << 10;
 /// Limit on the response bytes of one stream that are buffered because its client has not read them yet.
 pub const SEND_BUFFER: usize = 64 << 10;
 /// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes is counted
-/// with the difference to 256. The budget allows frames of 32 bytes that fill a whole connection window.
+/// with the difference to 256. The budget allows frames of 32 bytes that fill a connection window of
+/// [`CONNECTION_WINDOW`] bytes.
 pub const SMALL_FRAME_BUDGET: usize = 512 << 10;
-/// Time to send GOAWAY to a client before its connection is closed.
+/// Time between GOAWAY and the close of an idle connection, and longest time to send GOAWAY to an abusive client.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
 /// Stream counters of one connection.
@@ -128,8 +130,8 @@ impl StreamCounts {
     }
 }
 
-/// Guard of one open stream, with the reservation of its request head; the only stream of a connection has no
-/// reservation.
+/// Guard of one open stream, with the reservation of its request head. A stream that is the only one of its connection
+/// when it is opened has no reservation.
 struct OpenStream(
     Arc<StreamCounts>,
     #[expect(dead_code, reason = "it counts until it is dropped")] Option<HeaderReservation>,
@@ -149,6 +151,7 @@ impl Drop for OpenStream {
     }
 }
 
+/// Serves the streams of a connection, each in its own task, until the connection is closed.
 pub(super) async fn serve_connection(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
     let limits = server.limit_settings();
     let digest = Arc::new(connection_digest(&stream));
@@ -222,8 +225,8 @@ async fn end_abuse(server: &PublicServer, connection: &mut h2::server::Connectio
     timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
 }
 
-/// Counts the streams that were reset because the client violated the protocol. The library neither shows the requests of
-/// most of them nor lets them be answered.
+/// Counts the streams that were reset because the client violated the protocol. The library neither shows the requests
+/// of most of them nor lets them be answered.
 fn record_faulty(server: &PublicServer, streams: &StreamCounts) {
     let count = streams.faulty.swap(0, Ordering::Relaxed);
     (0..count).for_each(|_| server.app.metrics.count_refused_connection("h2_protocol_error"));
@@ -335,7 +338,7 @@ async fn serve_stream(
     open.0.stream_ended(link.was_reset_by_client());
 }
 
-/// Returns the error of a stream head that the library accepts.
+/// Returns the refusal of a stream whose head the library accepts and the gateway does not.
 fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();

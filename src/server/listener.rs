@@ -74,7 +74,7 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<BoundListener, String> {
     BoundListener::from_std(listener).map_err(failed)
 }
 
-/// Returns the socket of an address that the previous process has handed over, or binds a new one.
+/// Returns the listener of an address: with the socket that the previous process has handed over, or else a new one.
 ///
 /// # Errors
 /// Same as for [`bind`].
@@ -110,7 +110,7 @@ impl BoundListener {
         self.listener.try_clone().map_err(|error| format!("{} cannot be duplicated: {error}.", self.address))
     }
 
-    /// Creates a listener from a duplicated socket.
+    /// Creates a listener from a duplicate of this socket.
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
@@ -127,7 +127,7 @@ impl BoundListener {
 }
 
 impl PublicListeners {
-    /// Binds the configured addresses, except those handed over by the previous process.
+    /// Binds the configured addresses, or takes over the sockets that the previous process has handed over for them.
     ///
     /// # Errors
     /// Returns one sentence on the first address that cannot be bound.
@@ -162,7 +162,8 @@ impl PublicListeners {
     }
 
     /// Serves until `stop` becomes true. After that, no new connection is accepted, and each open connection ends with
-    /// its current exchange. If the returned tasks are aborted, the remaining connections are cut.
+    /// its current exchange. Returns the tasks that accept connections and the threads that serve them. When the tasks
+    /// are aborted and the threads dropped, the remaining connections are cut.
     ///
     /// # Errors
     /// Returns one sentence if a certificate is unusable, or if a socket or a thread cannot be created.
@@ -270,7 +271,8 @@ impl AcceptLoop {
     }
 }
 
-/// Serves another application, such as the admin API, on one socket in clear text until `stop` becomes true.
+/// Serves an application of Pingora, such as the admin API, on one socket in clear text until `stop` becomes true.
+/// `name` is the name of the service in Pingora's log.
 pub fn serve_app<A>(bound: BoundListener, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
 where
     A: ServerApp + Send + Sync + 'static,
@@ -289,8 +291,8 @@ const MAX_TLS_CONNECTIONS: usize = 256;
 /// Timeout of a TLS handshake, and longest time for which a client may accept no bytes.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves another application on one TLS socket until `stop` becomes true. `tls` returns the TLS configuration in use,
-/// so that the next connection gets a renewed certificate.
+/// Serves an application of Pingora on one TLS socket until `stop` becomes true. `tls` returns the TLS configuration in
+/// use, so that the next connection gets a renewed certificate; without one, connections are closed.
 ///
 /// # Errors
 /// Returns one sentence if the socket cannot be served.

@@ -1,6 +1,7 @@
 //! Public HTTP server, which serves a connection from its acceptance to its close. It enforces the limits that apply
-//! before an exchange exists. Each of them has a setting: the number of connections, the time and the size of request
-//! heads, the number of streams per connection, and the number of streams that a client resets.
+//! before an exchange exists. These have settings: the number of connections, the time and the size of request heads,
+//! the number of streams per connection, the number of streams that a client resets, and the number of frames without
+//! request data.
 
 mod bad_request;
 pub mod connection_limit;
@@ -51,7 +52,7 @@ impl PublicServer {
         Self { app, proxy, connection_limit, header_budget: Arc::default() }
     }
 
-    /// Returns a permit for a connection from this address, if its limits allow one.
+    /// Returns a permit for a connection from this address; `None`, and counts a refusal, if the limits allow none.
     #[must_use]
     pub fn admit_connection(&self, client: IpAddr) -> Option<ConnectionPermit> {
         let live = self.app.config_snapshot();
