@@ -5,7 +5,7 @@ use crate::telemetry::AccessRecord;
 use std::time::Instant;
 
 impl AppState {
-    /// Records an ended exchange: its log line, its metrics, and its row in the history.
+    /// Records an exchange that has ended, in the metrics, in the request history and in the log.
     pub fn record_exchange(&self, record: &AccessRecord, started: Instant) {
         let took = started.elapsed();
         self.metrics.record_exchange(record, took);

@@ -1,5 +1,5 @@
-//! Regular work of a fleet member: heartbeats, sharing of limits and leases with the other members, and the feed of
-//! changed keys.
+//! Regular work of a fleet member: heartbeats, sharing of limits and leases with the other members, and the changes of
+//! keys and accounts that other members made.
 
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
@@ -26,7 +26,7 @@ pub struct FleetSync {
     exchange: Mutex<LimitSync>,
     /// Random number that identifies this start of the process.
     start: u64,
-    /// Time at which the changes of keys were last read.
+    /// Time at which the changes of keys and accounts were last read.
     fed_at: Mutex<Instant>,
     /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
@@ -120,7 +120,9 @@ impl AppState {
         Ok((observed, unfinished))
     }
 
-    /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
+    /// Runs one heartbeat, once a second: writes the spends, reads the beats and reports of the other members and the
+    /// changes of keys, applies them, writes the own beat and report, voids the reserves of evicted members, and
+    /// adjusts the leases. Does nothing without a fleet or after a handover. Blocks.
     pub fn run_heartbeat(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let has_written_spends = self.flush_spends();

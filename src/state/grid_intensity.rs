@@ -1,6 +1,6 @@
-//! Carbon intensity of the electricity grids where providers are: that of the present hour from the configuration, and
-//! that recorded for the hours before. The history is written with the measured latencies, one row for each grid zone,
-//! and survives a restart.
+//! Carbon intensity of the electricity grids of the providers: that of the present hour from the configuration, and the
+//! history of the hours before. The history is written with the measured latencies, one row for each grid zone, and
+//! survives a restart.
 
 use super::AppState;
 use crate::config::settings::Provider;
@@ -15,7 +15,7 @@ const HOUR_SECONDS: u64 = 3_600;
 /// Prefix of the names of the rows that store the history of a grid zone.
 const ZONES: &str = "g";
 
-/// Recorded intensity by grid zone: those of the configured providers only.
+/// Recorded intensities of the grid zones of the configured providers.
 #[derive(Debug, Default)]
 pub struct GridRecords(Mutex<BTreeMap<String, ZoneRecord>>);
 
@@ -26,13 +26,14 @@ struct ZoneRecord {
     is_changed: bool,
 }
 
-/// Returns the grid zone of a provider: its own, if the configuration has hours for it, else its member state.
+/// Returns the grid zone of a provider: its own id, if the configuration has a zone of this name, else the code of its
+/// country.
 pub fn grid_zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
     if live.settings.grid.zones.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
 }
 
-/// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
-/// value, else the mean of the year.
+/// Returns the intensity at a provider in an hour, counted from 1970, as the configuration has it: the forecast, else
+/// the usual value, else the mean of the year.
 pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> IntensityRecord {
     let zone = live.settings.grid.zones.get(grid_zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| IntensityRecord {
@@ -42,7 +43,8 @@ pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> In
 }
 
 impl GridRecords {
-    /// Reads the histories of an earlier process. A store that cannot be read does not prevent the start.
+    /// Reads the histories of an earlier process, and deletes those of zones without providers. If the store cannot be
+    /// read, the histories start empty.
     pub fn restore(live: &ConfigSnapshot, store: &MeasurementStore) -> Self {
         let (mut records, mut unknown) = (BTreeMap::new(), Vec::new());
         let read = store.for_each(ZONES, |name, history: Option<IntensityHistory>| {
@@ -76,7 +78,7 @@ impl GridRecords {
         }
     }
 
-    /// Returns the intensity that was recorded in an hour since 1970.
+    /// Returns the intensity that was recorded for an hour, counted from 1970; `None` if none was.
     pub fn recorded_intensity(&self, zone: &str, hour: u64) -> Option<IntensityRecord> {
         self.0.lock().get(zone)?.history.intensity_at(hour)
     }

@@ -2,8 +2,8 @@
 //! are read at startup. At startup, they count as older by the time for which the gateway was down.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
-//! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
-//! rows that cannot be decoded, are deleted at startup.
+//! that changed are written, and of offers a bounded number per round. Rows of offers and models that are no longer
+//! configured, and rows that cannot be decoded, are deleted at startup.
 
 use crate::state::AppState;
 use crate::state::grid_intensity::flush_intensity;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Maximum number of rows that are written in one round in the background: about half a megabyte.
+/// Maximum number of rows of offers that are written in one round in the background: about half a megabyte.
 const ROUND_ROWS: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
@@ -39,7 +39,7 @@ struct FigureRow<T> {
 /// Rows that a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushScope {
-    /// Bounded number of rows, while requests are served.
+    /// Bounded number of changed rows of offers and all changed rows of models, while requests are served.
     Round,
     /// All changed rows, before the process ends.
     Everything,
@@ -135,7 +135,8 @@ fn read_rows<T: DeserializeOwned>(
     Ok(rows)
 }
 
-/// Writes all figures that changed since they were last written, and the intensity of the grids; blocks.
+/// Writes the statistics that changed since they were last written, as far as `extent` says, and the intensities of the
+/// grids; blocks.
 pub fn flush_latency_records(app: &AppState, extent: FlushScope) {
     flush_intensity(app);
     let live = app.config_snapshot();

@@ -108,7 +108,7 @@ pub struct AppState {
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
     /// Lock that is held during a reload.
     reload_lock: Mutex<()>,
-    /// Signal that is sent after each reload of the configuration.
+    /// Signal that is sent after each successful reload of the configuration.
     pub reloaded: Notify,
     /// Lock whose read side is held while a charge is added to the budgets and to the ledger's queue. So the process
     /// that writes spends sees a charge in both or in neither.
@@ -236,11 +236,11 @@ impl AppState {
         }
     }
 
-    /// Replaces the configuration snapshot after host names that are new in it were resolved. Returns the changes.
-    /// Blocks.
+    /// Calls `read` for the new settings, and replaces the configuration snapshot and the TLS configurations; host
+    /// names that are new are resolved before. Returns the changes. Reloads run one at a time. Blocks.
     ///
     /// # Errors
-    /// Returns a sentence that names the cause; the old snapshot stays in use.
+    /// Returns a sentence that names the cause; the old configuration stays in use.
     pub fn reload(
         &self,
         read: impl FnOnce() -> Result<Settings, String>,

@@ -1,5 +1,5 @@
-//! Spends of keys and accounts: written regularly, handed over at an upgrade, and increased by charges of a draining
-//! process.
+//! Spends of keys and accounts: written regularly, handed over at an upgrade, and increased by charges that a draining
+//! process or an earlier run has made.
 
 use super::AppState;
 use crate::billing::handover::ChargeEvent;
@@ -7,15 +7,16 @@ use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 
 impl AppState {
-    /// Writes the spending since the last call to the store, unless another process counts it; blocks. Returns true if
-    /// no earlier spending is unwritten.
+    /// Writes the spending since the last call to the store; blocks. Returns false if some of it is still unwritten, or
+    /// if another process has the store and counts it.
     pub fn flush_spends(&self) -> bool {
         let _guard = self.spend_flush_lock.lock();
         !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)
     }
 
-    /// Writes the spending for the process that takes over; blocks. Returns the number up to which operations in the
-    /// queue of the ledger are included; the new process counts the later ones.
+    /// Writes the spending for the process that takes over; blocks. Returns the number of the last operation in the
+    /// queue of the ledger whose charge is included; 0 if the spending could not be written. The new process counts the
+    /// later ones.
     pub fn flush_final_spends(&self) -> u64 {
         let _guard = self.spend_flush_lock.lock();
         let (spent, upto) = {
@@ -25,7 +26,8 @@ impl AppState {
         if self.key_cache.write_spends(spent, &self.stores.spends) { upto } else { 0 }
     }
 
-    /// Counts a charge of a draining process in the budgets of this process.
+    /// Counts a charge of a draining process, or one that was replayed from the journal, in the budgets of this
+    /// process.
     pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
         let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
         let money = match charged.wallet {
