@@ -1,4 +1,4 @@
-//! Connection of the old process to the new process during an upgrade.
+//! Connection of the old process to the new process of an upgrade, from the handover until the old process ends.
 
 use super::messages::SentAction;
 use super::messages::{self, NewToOld, OldToNew};
@@ -10,7 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Control channel from the old process to the new process of an upgrade.
+/// Connection from the old process to the new process: sends store requests and ledger actions, and receives responses
+/// and events.
 pub struct ControlChannel {
     out: Mutex<UnixStream>,
     pending: Mutex<HashMap<u64, mpsc::Sender<Option<StoreResponse>>>>,
@@ -18,7 +19,7 @@ pub struct ControlChannel {
     lost: AtomicBool,
 }
 
-/// Event that the other process sends by itself, not as a response.
+/// Event that the new process sends by itself, not as a response.
 pub enum PeerEvent {
     /// Change of the API key with this id.
     KeyChanged(String),
@@ -27,7 +28,7 @@ pub enum PeerEvent {
 }
 
 impl ControlChannel {
-    /// Starts the thread that reads from the connection; it calls `news` for each event.
+    /// Starts the thread that reads responses and events from the connection; it calls `news` for each event.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -74,12 +75,14 @@ impl ControlChannel {
         answer.recv().ok()
     }
 
-    /// Sends a request to the store. Blocks.
+    /// Sends a request to the store of the new process and waits for the response; `None` if the connection is lost.
+    /// Blocks.
     pub fn store_request(&self, call: StoreRequest) -> Option<StoreResponse> {
         self.request(|number| OldToNew::Call { number, call }).flatten()
     }
 
-    /// Sends ledger actions and waits until they are on the disk. Returns false if they never will be.
+    /// Sends ledger actions and waits until the new process has them on the disk. Returns false if the connection is
+    /// lost. Blocks.
     pub fn send_actions(&self, acts: Vec<SentAction>) -> bool {
         self.request(|number| OldToNew::Acts { number, acts }).is_some()
     }

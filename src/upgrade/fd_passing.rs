@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Maximum number of sockets that are passed.
+/// Maximum number of sockets that a process receives.
 pub const MAX_SOCKETS: usize = 64;
 /// Data byte that is sent with a descriptor, because a message without data is not possible.
 const CARRIER_BYTE: &[u8] = b"s";
@@ -32,7 +32,7 @@ pub fn send_sockets(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
     Ok(())
 }
 
-/// Receives `count` sockets.
+/// Receives `count` sockets, at most [`MAX_SOCKETS`]. Blocks.
 ///
 /// # Errors
 /// Returns an error if the other process is gone, or the message has no descriptor.

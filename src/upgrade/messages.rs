@@ -13,9 +13,9 @@ const MAX_MESSAGE: usize = 64 << 20;
 pub struct SentAction {
     /// Ledger entry, as JSON.
     pub line: String,
-    /// Id and text of the tariff.
+    /// Id and text of the tariff's terms, if the action names a tariff.
     pub terms: Option<(String, String)>,
-    /// Amount in 1e-8 EUR.
+    /// Amount of the action in units of 10⁻⁸ EUR.
     pub eur: i64,
     /// True if the spend counters that the new process has read already include the action.
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct SentAction {
 /// Message from the old process.
 #[derive(Serialize, Deserialize)]
 pub enum OldToNew {
-    /// Addresses of the sockets that follow.
+    /// Addresses of the listening sockets, whose descriptors follow this message.
     Sockets(Vec<std::net::SocketAddr>),
     /// Notice that the store is closed, and that the new process may open it.
     Yours,

@@ -1,4 +1,4 @@
-//! New process of an upgrade, and the messages that it sends to the old process.
+//! New process of an upgrade: the sockets and the store that it takes over, and its handle of the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
 use super::{TAKEOVER_VARIABLE, fd_passing};
@@ -38,14 +38,14 @@ impl InheritedState {
         })
     }
 
-    /// Takes the inherited socket of this address, if there is one.
+    /// Removes and returns the inherited socket of this address, if there is one.
     pub fn take_socket(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let index = self.sockets.iter().position(|(known, _)| *known == address)?;
         Some(self.sockets.swap_remove(index).1)
     }
 
-    /// Tells the old process that this one is ready except for the store, and waits until the old process has closed
-    /// the store. Blocks.
+    /// Closes the inherited sockets that were not taken, tells the old process that this one is ready except for the
+    /// store, and waits until the old process has closed the store. Blocks.
     ///
     /// # Errors
     /// Returns one sentence; the old process then continues.
@@ -64,14 +64,14 @@ impl InheritedState {
     }
 }
 
-/// Old process of an upgrade, while it drains.
+/// Handle of the old process of an upgrade, while it drains.
 #[derive(Clone)]
 pub struct Predecessor {
     out: Arc<Mutex<UnixStream>>,
 }
 
 impl Predecessor {
-    /// Creates the handle of the process at the other end of a connection.
+    /// Creates the handle of the process at the other end of this connection.
     pub(crate) const fn new(out: Arc<Mutex<UnixStream>>) -> Self {
         Self { out }
     }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeout for each step of the new process.
+/// Longest wait for each of the two messages of the new process: prepared, and ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Program path and arguments with which this process was started.
@@ -79,7 +79,8 @@ impl Successor {
         self.child.id()
     }
 
-    /// Hands over the store and waits until the new process serves. Blocks.
+    /// Tells the new process that the store is closed, waits until it serves, and opens the control channel to it;
+    /// `news` is called for each event of that channel. Blocks.
     ///
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.

@@ -1,5 +1,5 @@
-//! Store that is opened by this process or by the process that took it over. Calls during the handover wait until it
-//! has ended.
+//! Store that this process has open, or the process that took it over. Calls during the handover wait until it has
+//! ended.
 
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
@@ -264,7 +264,8 @@ fn space_of_tag(tag: u8) -> Option<StoreTable> {
 }
 
 impl StoreRequest {
-    /// Returns true if the request writes a batch. The process that has the store open has to run this batch.
+    /// Returns true if the request writes the record of a batch. The process that has the store open has to run this
+    /// batch.
     #[must_use]
     pub fn writes_batches(&self) -> bool {
         let batches = |change: &StoreOp| {
