@@ -17,17 +17,17 @@ const INITIAL_HIT_RATIO: f32 = 0.5;
 /// Weight of the latest answer when the hit ratio is updated.
 const HIT_RATIO_WEIGHT: f32 = 0.2;
 
-/// Session of a request, with its last known answer.
+/// Session of a request, with the last answer that this gateway knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedSession {
     /// Key of the session at this model.
     pub key: SessionKey,
-    /// Offer and length of the last answer; `None` for a new session, or for a session that other gateways have
-    /// answered.
+    /// Offer that answered last, and the length of the prefix that it has cached; `None` for a new session, or for a
+    /// session that only other gateways have answered.
     pub record: Option<SessionRecord>,
 }
 
-/// Prefix cache of an offer, as far as its answers have shown it.
+/// Expected benefit of an offer's prefix cache: its prices, its energy, and the share of hits that its answers showed.
 pub struct CacheAffinity {
     /// Hash of provider, base URL, model and the provider's name of the model; equal in every gateway with this
     /// configuration.
@@ -59,7 +59,7 @@ impl CacheAffinity {
         }
     }
 
-    /// Shares the observations of the same offer in an earlier configuration.
+    /// Shares the hit ratio of the same offer in an earlier configuration.
     pub fn inherit_observations(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
@@ -70,7 +70,7 @@ impl CacheAffinity {
         self.identity
     }
 
-    /// Returns the affinity of the offer to a session, for a request with these token counts.
+    /// Returns the affinity of the offer to a session, for a request with these numbers of prompt and output tokens.
     #[must_use]
     pub fn session_affinity(
         &self,

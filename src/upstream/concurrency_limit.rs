@@ -34,7 +34,7 @@ pub struct ConcurrencyLimit {
     /// Maximum number of batch lines if no limit is configured.
     max_lines: AtomicUsize,
     in_flight: AtomicU32,
-    /// Number of waiting requests, changed under the lock only.
+    /// Number of waiting interactive requests and batch work, changed under the lock only.
     waiting_count: AtomicU32,
     queues: Mutex<WaitQueues>,
 }
@@ -52,7 +52,8 @@ struct WaitQueues {
     number: u64,
 }
 
-/// Waiting batch work: a batch line with its release signal, or another request of batch work.
+/// Waiting batch work: a batch line, with the signal that asks it to release its permit, or another request of batch
+/// work.
 #[derive(Debug)]
 struct BatchWaiter {
     line: Option<CancellationToken>,
@@ -99,8 +100,8 @@ pub enum AcquireOutcome {
 }
 
 impl ConcurrencyLimit {
-    /// Creates a limit with all permits free. Without a configured `limit`, `max_lines` limits the number of batch
-    /// lines.
+    /// Creates a limit with all permits free. Without a configured `limit`, `max_lines` limits the number of concurrent
+    /// batch lines.
     #[must_use]
     pub fn new(limit: Option<u32>, max_lines: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -130,7 +131,7 @@ impl ConcurrencyLimit {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of waiting requests.
+    /// Returns the number of waiters: interactive requests, and batch work.
     #[must_use]
     pub fn waiting_request_count(&self) -> u32 {
         self.waiting_count.load(Ordering::Relaxed)
@@ -173,8 +174,8 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Asks the youngest batch line to release its permit, and queues an interactive request before all batch work;
-    /// `None` if there is no line to ask.
+    /// Asks the youngest batch line that was not asked before to release its permit, and queues an interactive request
+    /// of this account before all batch work; `None` if there is no line to ask.
     #[must_use]
     pub fn preempt_batch_line(self: &Arc<Self>, account: &Arc<str>) -> Option<PermitWaiter> {
         let mut queues = self.queues.lock();
@@ -184,8 +185,8 @@ impl ConcurrencyLimit {
         waiter
     }
 
-    /// Queues an interactive request of this account before all batch work; `None` if `max_waiting` requests wait and
-    /// no account has more of them than this one.
+    /// Queues an interactive request of this account before all batch work; `None` if `max_waiting` interactive
+    /// requests wait and no account has more of them than this one.
     #[must_use]
     pub fn enqueue(self: &Arc<Self>, account: &Arc<str>, max_waiting: usize) -> Option<PermitWaiter> {
         self.push_waiter(self.queues.lock(), account, max_waiting)
@@ -258,7 +259,7 @@ impl ConcurrencyLimit {
         send_permits(granted);
     }
 
-    /// Takes free permits for waiters. The caller has to send them after it has released the lock.
+    /// Assigns free permits to waiters and returns them. The caller has to send them after it has released the lock.
     fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
         let mut granted = Vec::new();
         while !queues.interactive.is_empty() && self.try_increment(self.limit()) {

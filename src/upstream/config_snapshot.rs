@@ -1,5 +1,6 @@
 //! Snapshot of a configuration in use: the catalogue that clients see, and the run-time state of its models, providers
-//! and offers. A reload builds a new snapshot, which shares permits, probes and statistics with the old one.
+//! and offers. A reload builds a new snapshot, which shares permits, circuit breakers, sessions and statistics with the
+//! old one.
 
 use crate::config::ParallelValue;
 use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
@@ -27,13 +28,13 @@ pub struct ConfigSnapshot {
     pub settings: Settings,
     /// Catalogue that clients see.
     pub catalog: Catalog,
-    /// Limits of request validation.
+    /// Limits that the validation of requests applies.
     pub admission: penstock_request_validation::RequestLimits,
     /// Offers; the offer with index `i` is `offers[i]`.
     pub offers: Vec<Arc<OfferState>>,
     /// Providers; the provider with index `i` is `providers[i]`.
     pub providers: Vec<Arc<ProviderState>>,
-    /// Recent sessions, which all snapshots share.
+    /// Recent sessions and the offers that answered them last, which all snapshots share.
     pub sessions: Arc<SessionTable>,
     models: HashMap<Box<str>, Arc<ModelState>, ahash::RandomState>,
     /// Indexes of the offers of each provider.
@@ -149,7 +150,7 @@ impl ConfigSnapshot {
         indexes.iter().filter_map(|index| self.offers.get(*index))
     }
 
-    /// Publishes the pool of each model, so that requests find its offers.
+    /// Publishes the pool of each model with the resolved addresses, so that requests find its offers.
     pub async fn publish(&self) {
         let all: Vec<Arc<ModelPool>> = self.models().map(|model| model.pool.clone()).collect();
         let own = all.clone();
@@ -172,7 +173,7 @@ impl ConfigSnapshot {
         }
     }
 
-    /// Returns the offers by identity. By it, an offer is recognized in another configuration.
+    /// Returns the offers by identity, by which an offer is recognized in another configuration.
     fn by_identity(&self) -> HashMap<OfferIdentity<'_>, &Arc<OfferState>> {
         // If several offers have the same identity, the first one is used.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()

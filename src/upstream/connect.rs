@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Maximum number of streams on one HTTP/2 connection, beyond which another connection is opened.
+/// Maximum number of concurrent streams on one HTTP/2 connection; for more, another connection is opened.
 const MAX_H2_STREAMS: u32 = 100;
 /// Receive window of a stream on an HTTP/2 connection to a provider: bytes that the provider may send before a slow
 /// client reads them. At a round-trip time of 40 ms, the window allows 6 MiB/s.
@@ -110,7 +110,8 @@ impl UpstreamRoute {
         Self::with_base_url(&provider.base_url, provider, pools)
     }
 
-    /// Creates a route to another host of the same provider.
+    /// Creates a route to another host of the same provider. Before the first lookup, it has an address only if its
+    /// host is an IP address.
     #[must_use]
     pub fn with_base_url(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
         let pool = pools.pool_for(provider);
@@ -132,7 +133,7 @@ impl UpstreamRoute {
         &self.base
     }
 
-    /// Looks the host name up again. If the lookup fails or times out, the old addresses remain in use.
+    /// Looks up the addresses of the host name. If the lookup fails or times out, the old addresses remain in use.
     pub async fn refresh_addresses(&self, provider: &Provider) {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
@@ -144,7 +145,7 @@ impl UpstreamRoute {
         }
     }
 
-    /// Copies the addresses of a route with the same host and port from the previous configuration, if it has any.
+    /// Copies the addresses of `old`, a route of the previous configuration, if it has the same host and port.
     pub fn inherit_addresses(&self, provider: &Provider, old: &Self) {
         if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
             let known: Vec<SocketAddr> = old.peers.read().iter().map(|peer| peer.address).collect();
@@ -192,7 +193,7 @@ impl UpstreamRoute {
     }
 
     /// Takes a connection from the pool, or opens a new one. If an address cannot be connected to, the next address of
-    /// the host is tried. The failure of an address is not reported, because nothing was sent.
+    /// the host is tried. A failure is returned only if no address tried accepts a connection.
     ///
     /// # Errors
     /// Returns `Connect` or `Tls` of the last address tried within twice the connect timeout, or `NoDescriptors`.

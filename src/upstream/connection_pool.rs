@@ -121,8 +121,9 @@ impl Default for ConnectionPools {
 }
 
 impl ConnectionPools {
-    /// Returns the pool for this provider's trust settings; the system pool if the provider has none. The files of the
-    /// settings were validated before.
+    /// Returns the pool for the trust settings of this provider, and creates it if it is new; the pool with the
+    /// system's root certificates if the provider has no such settings. The files of the settings were validated
+    /// before.
     pub fn pool_for(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
@@ -139,7 +140,7 @@ impl ConnectionPools {
         pool
     }
 
-    /// Drops idle connections that are expired or closed; see `IdlePool::sweep`.
+    /// Drops idle HTTP/1.1 connections that are expired or closed; see `IdlePool::sweep`.
     pub fn drop_idle_connections(&self) {
         let own: Vec<Arc<ConnectionPool>> = self.own.lock().iter().map(|(_, pool)| pool.clone()).collect();
         std::iter::once(&self.system).chain(&own).for_each(|pool| pool.idle.sweep());

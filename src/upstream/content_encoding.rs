@@ -1,4 +1,5 @@
-//! Decoder for response bodies that a provider compresses although the request accepts only `identity`.
+//! Decoder of response bodies that a provider compresses although the request accepts only `identity`: gzip and
+//! deflate.
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
@@ -12,7 +13,7 @@ const DECODE_CHUNK: usize = 8 << 20;
 pub enum DecodeError {
     /// The encoding is not supported.
     Unknown,
-    /// The bytes are invalid in the encoding.
+    /// The bytes are not valid in the content encoding.
     Broken,
     /// A decoded chunk exceeds the size limit.
     TooLong,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Maximum size of a body that is counted on the async thread; a longer body is counted on a blocking thread.
+/// Maximum size in bytes of a body that is counted on the async thread; a longer body is counted on a blocking thread.
 pub const MAX_INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
@@ -34,7 +34,7 @@ pub struct TokenCountContext {
 }
 
 impl TokenCountContext {
-    /// Returns the offers of a model to which the filters of the request admit its prompt.
+    /// Returns the offers of a model that meet the filters of the request, so that they may get its prompt.
     pub fn admitted_offers<'c>(
         &'c self,
         model: &'c ModelState,
@@ -57,12 +57,12 @@ impl TokenCountContext {
         offer.offer_properties(self.moment, is_batch)
     }
 
-    /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer needed. The work
-    /// holds its permit until it ends.
+    /// Waits for a permit, and then runs work on a blocking thread. The work gets a flag that is set when its result is
+    /// no longer needed, and holds the permit until it ends.
     ///
     /// # Errors
-    /// Returns a refusal if too many other counts are waiting, or on an internal error, which must not look like a
-    /// prompt without tokens.
+    /// Returns a refusal if too many other counts are waiting or no permit became free in time, or on an internal
+    /// error, which must not look like a prompt without tokens.
     pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,

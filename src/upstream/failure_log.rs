@@ -1,6 +1,6 @@
-//! Log events of provider failures. The first failure is logged at once; further failures are logged at most every five
-//! minutes, with the number of failures since the last event and a remedy. Each ejection and each recovery of an offer
-//! is logged once.
+//! Log events of provider failures. The first failure of a category is logged at once; further ones are logged at most
+//! every five minutes, with the number of failures since the last event and a remedy. Each ejection and each recovery
+//! of an offer is logged once.
 
 use super::offer::OfferState;
 use crate::config::settings::LogLevel;
@@ -30,7 +30,7 @@ enum FailureCategory {
 /// Number of failure categories.
 const CATEGORY_COUNT: usize = 8;
 
-/// Log throttles of one provider or offer; created at the first event.
+/// Log throttles of one provider or offer, one for each category of failures; created at the first event.
 #[derive(Debug, Default)]
 pub struct FailureLogs(OnceLock<Box<[ThrottledLog; CATEGORY_COUNT]>>);
 
@@ -101,7 +101,7 @@ impl FailureCategory {
     }
 }
 
-/// Logs a failed attempt at an offer.
+/// Logs a failed attempt at an offer, unless the provider did not cause the failure.
 pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
     let Some(category) = FailureCategory::from_error(kind) else { return };
     let notices =

@@ -27,7 +27,7 @@ const COUNT_WINDOW: Duration = Duration::from_secs(1);
 const MAX_EMPTY_FRAMES: u64 = 1_000;
 /// Request bytes that allow one more frame, such as a response head or a window update for a request body.
 const FRAMES_PER_REQUEST: u64 = 64;
-/// Maximum number of reset streams whose numbers are stored.
+/// Maximum number of reset streams whose identifiers are stored.
 const MAX_RESET_STREAMS: usize = 1_024;
 
 const FRAME_DATA: u8 = 0;

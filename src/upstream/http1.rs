@@ -24,14 +24,14 @@ const STREAM_READ: usize = 16 * 1024;
 /// Spare capacity below which the buffer is enlarged, in bytes.
 const MIN_SPARE: usize = 512;
 
-/// Error that ends an answer before it is complete.
+/// Failure of an exchange before its answer is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportError {
     /// The answer violates the protocol.
     Malformed,
     /// The connection ended, failed, or timed out.
     Gone,
-    /// Connection that ended or failed before the provider processed the request.
+    /// The connection or stream ended before the provider processed the request, so that it can be sent again.
     NotSent,
 }
 
@@ -62,7 +62,7 @@ enum BodyReader {
 }
 
 impl Http1Exchange {
-    /// Creates an exchange on an idle connection.
+    /// Creates an exchange on a connection that is new or idle.
     pub fn new(stream: Stream) -> Self {
         let buffer = BytesMut::new();
         Self {
@@ -85,7 +85,7 @@ impl Http1Exchange {
         self.read_timeout = Some(read_timeout);
     }
 
-    /// Writes a short request.
+    /// Writes a request with a short body.
     ///
     /// # Errors
     /// Returns the I/O error of a failed write.

@@ -1,13 +1,13 @@
 //! Behavior of an offer, as its own answers have shown it: request members that it refuses, its support for several
-//! choices, the name of its reasoning member, and its limit on output tokens. It is remembered in memory for an hour; a
-//! reload forgets it.
+//! choices, the name of its reasoning member, and its limit on output tokens. Refused members and the limit are
+//! remembered for an hour. All of it is in memory only, and a reload forgets it.
 
 use parking_lot::Mutex;
 use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds for which a refusal is stored. The time is limited because an engine may be updated.
+/// Seconds for which a refused member or a limit is remembered. The time is limited because an engine may be updated.
 const LEARNED_TTL: u64 = 3_600;
 
 /// Codes of the reasoning name: unknown, `reasoning_content`, `reasoning`.
@@ -61,13 +61,12 @@ impl LearnedBehavior {
         }
     }
 
-    /// Returns the offer's limit on output tokens; `None` if no refusal has named one.
+    /// Returns the offer's limit on output tokens; `None` if no refusal of the last hour has named one.
     pub fn max_output(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
         decode_unexpired(&self.max_output, now).map(u64::from)
     }
 
-    /// Records the maximum number of output tokens that the offer accepts. Returns true if the limit was not known
-    /// before.
+    /// Records the maximum number of output tokens that the offer accepts. Returns true if this limit is new.
     pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
         let Ok(most) = u32::try_from(most) else { return false };
         let is_new = decode_unexpired(&self.max_output, || now) != Some(most);
@@ -105,7 +104,7 @@ impl LearnedBehavior {
         added
     }
 
-    /// Records the reasoning name that an answer showed.
+    /// Records the name of the reasoning member that an answer showed, if it showed one.
     pub fn record_observation(&self, observation: OfferObservation) {
         if observation.reasoning_name.is_some() {
             self.observed.store(encode_reasoning_name(observation.reasoning_name), Ordering::Relaxed);

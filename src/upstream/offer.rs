@@ -55,11 +55,11 @@ pub struct OfferState {
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which the readiness of the offer follows its breaker.
     pub(super) memberships: Arc<PoolMemberships>,
-    /// Pause of the offer's engine as a token counter, after a failure.
+    /// Pause after a failure, in which the offer's engine is not asked to count tokens.
     pub(super) engine: Arc<TokenizeBackoff>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
-    /// Prefix cache, for conversations that the offer has answered before.
+    /// Expected benefit of the prefix cache, for conversations that the offer has answered before.
     pub cache: CacheAffinity,
     /// Prices and footprint factors of the offer's answers.
     pub pricing: OfferPricing,
@@ -145,8 +145,8 @@ impl OfferState {
         })
     }
 
-    /// Shares the state of the same offer in the previous configuration: its statistics, and its attempts in flight,
-    /// probes included.
+    /// Shares the state of the same offer in the previous configuration: statistics, circuit breaker, pools, hit ratio
+    /// of the prefix cache, and attempts in flight. Learned behavior is not shared.
     #[must_use]
     pub fn with_previous_state(mut self, known: &Self) -> Self {
         self.latency_stats = known.latency_stats.clone();
@@ -221,12 +221,12 @@ impl OfferState {
         self.heads.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, head)| head)
     }
 
-    /// Returns the request head of text completions.
+    /// Returns the request head of text completions; `None` if the offer has none.
     pub fn completions_head(&self) -> Option<&RequestHead> {
         self.completions_head.as_ref()
     }
 
-    /// Returns the request head of the provider adapter.
+    /// Returns the request head of the provider adapter; `None` if the offer has no adapter.
     pub fn adapter_head(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
     }
@@ -253,7 +253,7 @@ impl OfferState {
     /// is asked to release its permit.
     ///
     /// # Errors
-    /// Returns the queue slot if no permit is free.
+    /// Returns the waiter in the queue if no permit is free.
     pub fn acquire_or_queue(
         self: &Arc<Self>,
         account: &Arc<str>,
@@ -280,7 +280,8 @@ impl OfferState {
         OfferPermit { offer: self.clone(), _permit: permit }
     }
 
-    /// Records the outcome of an attempt. `client` is given for a failure that the client's request may have caused.
+    /// Records the outcome of an attempt in the circuit breaker, and `sample` in the latency statistics. `client` is
+    /// given if the client's request may have caused the outcome.
     pub fn record_outcome(
         &self,
         now: Duration,
@@ -301,7 +302,7 @@ impl OfferState {
         }
     }
 
-    /// Records that no connection to the provider could be opened, for an attempt at another offer of the provider.
+    /// Records that an attempt at another offer of the same provider could not connect to the provider.
     pub fn record_unreachable(&self, now: Duration) {
         update_breaker(self, |breaker| breaker.on_unreachable(now));
     }

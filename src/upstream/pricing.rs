@@ -49,12 +49,12 @@ pub struct PricedAnswer {
     pub members: Vec<u8>,
 }
 
-/// Billing settings that apply to all offers.
+/// Terms of one charge: the settings of billing and of responses, and the circumstances of the request.
 #[derive(Clone, Copy)]
 pub struct ChargeTerms {
     /// Price of one credit, EUR.
     pub eur_per_credit: Decimal,
-    /// True if the response shows how its figures were computed.
+    /// True if the members of the response show how the figures were computed.
     pub provenance: bool,
     /// Format of amounts in responses.
     pub amounts: AmountFormat,
@@ -109,7 +109,8 @@ impl OfferPricing {
         self.tariff_at(at)?.tariff.input
     }
 
-    /// Returns true if requests are paid from the energy wallet while it has a balance.
+    /// Returns true if the tariff at a time, Unix seconds, bills energy: requests are then paid from the energy wallet
+    /// while it has a balance.
     #[must_use]
     pub fn is_priced_by_energy(&self, at: u64) -> bool {
         self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)
@@ -192,7 +193,8 @@ impl OfferPricing {
         if most.footprint().energy_kwh < all.footprint().energy_kwh { most } else { all }
     }
 
-    /// Prices an answer. `done` is the billed work, `own` the offer's work, `spent` the energy of failed attempts.
+    /// Computes price and footprint of an answer. `done` is the billed work, `own` the part of it that this offer did,
+    /// `took` the duration of the attempt, `spent` the energy of failed attempts.
     #[must_use]
     pub fn price_answer(
         &self,

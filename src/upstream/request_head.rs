@@ -1,5 +1,6 @@
 //! Heads of requests to a provider: attempts, health checks, token counts and energy queries. All carry the same
-//! headers, so that a provider does not refuse one kind of request and accept another.
+//! headers, so that a provider does not refuse one kind of request and accept another. Only requests to other hosts,
+//! for images, carry no secrets.
 
 use crate::config::settings::{BaseUrl, Provider};
 use http::{HeaderName, HeaderValue, header};

@@ -1,4 +1,5 @@
-//! Recent sessions: the offer that answered a conversation last, and the length of the prefix that it has cached.
+//! Recent sessions (conversations): the offer that answered each of them last, and the length of the prefix that this
+//! offer has cached.
 //!
 //! The table has a fixed number of entries, in small buckets with one lock each; if a bucket is full, its oldest entry
 //! is replaced. The table is allocated with the first session. If an entry is lost, only the benefit of a cached prefix

@@ -23,7 +23,8 @@ pub struct TariffVersion {
     pub tariff: Tariff,
     /// Terms of this version, as the ledger stores them.
     pub terms: Arc<SaleTerms>,
-    /// Prices per million tokens, rounded up; `None` if the tariff does not bill tokens.
+    /// Prices per million tokens, rounded up; `None` if the tariff bills energy, has no input price, or has a price
+    /// that does not fit.
     integer_estimate: Option<IntegerRates>,
 }
 
@@ -61,7 +62,8 @@ impl TariffVersion {
         })
     }
 
-    /// Returns the maximum charge for this work, computed with integers; `None` if the tariff does not bill tokens.
+    /// Returns the maximum charge for this work, computed with integers; `None` if the work is not in tokens, or the
+    /// tariff has no integer prices.
     #[must_use]
     pub fn fast_reserve_amounts(&self, done: &WorkDone, batch: bool) -> Option<ReserveAmounts> {
         let (prices, usage) = (self.integer_estimate?, done.usage()?);
@@ -79,7 +81,8 @@ impl TariffVersion {
     }
 }
 
-/// Returns the token prices of a tariff as integers; `None` if it bills energy or a price does not fit.
+/// Returns the token prices of a tariff as integers; `None` if it bills energy, has no input price, or has a price that
+/// does not fit.
 fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRates> {
     if tariff.billing == BillingUnit::Energy {
         return None;
@@ -98,8 +101,8 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
     })
 }
 
-/// Terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre and the source
-/// of the grid figures. Numbers are decimal strings.
+/// Terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre and the
+/// source of the grid figures. Numbers are decimal strings.
 #[derive(Serialize)]
 struct TermsJson<'a> {
     model: &'a str,

@@ -1,6 +1,7 @@
-//! Token counts of prompts by the inference engine that serves a model, through the tokenize API of the engine. Nothing
-//! is generated. If an engine cannot count, this does not count as a failure of the offer. After a timeout or a
-//! failure, an engine is not called for 30 seconds, so that no request waits for it.
+//! Counts the tokens of a prompt at the inference engine that serves the model, through its tokenize API. Nothing is
+//! generated. A failure does not count as a failure of the offer, but the engine is then not asked to count for 30
+//! seconds, so that no request waits for it. A timeout counts as a failure unless the prompt is long or little time was
+//! left. The refusal of one prompt is no failure.
 
 use super::count_queue::{MAX_INLINE_COUNT_BYTES, TokenCountContext};
 use super::offer::OfferState;
@@ -24,12 +25,12 @@ use tokio::time::timeout_at;
 const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Size in bytes above which a prompt is so long that a timeout does not count as a failure of the engine.
 const LONG_PROMPT: usize = 1 << 20;
-/// Time limit below which a timeout is not recorded as a failure of the engine.
+/// Minimum time that an engine must have had for its answer, so that a timeout counts as its failure.
 const FAIR_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for which an engine is not called after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Pause of the engine of an offer as a token counter, after a failure.
+/// Pause after a failure, in which the engine of an offer is not asked to count tokens.
 #[derive(Default)]
 pub struct TokenizeBackoff(Mutex<Option<Instant>>);
 
@@ -61,8 +62,8 @@ impl TokenizeBackoff {
 /// Failure of an engine: no connection, no answer, or an invalid answer.
 struct TokenizeFailure;
 
-/// Returns the token count of the first engine that supports counting this prompt. Only offers that meet the filters of
-/// the request are asked, because the call contains the whole prompt.
+/// Returns the token count of the first engine that can count this prompt; `None` if none can within the time limit.
+/// Only offers that meet the filters of the request are asked, because the call contains the whole prompt.
 pub async fn count_at_provider(
     counting: &TokenCountContext,
     model: &ModelState,

@@ -206,7 +206,7 @@ impl UpstreamExchange {
         }
     }
 
-    /// Returns a header of the answer. `name` is in lower case.
+    /// Returns the value of a header of the answer. `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.header(name),

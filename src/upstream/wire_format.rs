@@ -1,5 +1,5 @@
-//! Wire format of requests to an offer: a dialect for chat, or the format of a provider adapter for other kinds of
-//! requests.
+//! Wire format of requests to an offer: a dialect for text generation, or the format of a provider adapter for other
+//! kinds of requests.
 
 use super::offer::{OfferState, RequestHead};
 use penstock_core::{
@@ -14,7 +14,7 @@ use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 pub enum WireFormat {
     /// Dialect of the provider, with the translator between it and the dialect of the client.
     Dialects(&'static dyn Translator),
-    /// Format of a provider adapter, for requests other than chat.
+    /// Format of a provider adapter, for requests other than text generation.
     Shape(&'static dyn ProviderAdapter),
 }
 
@@ -51,7 +51,7 @@ impl WireFormat {
         }
     }
 
-    /// Returns the calls to the provider for an answer that is not streamed.
+    /// Returns the calls to the provider that the request needs; only a provider adapter may need several.
     ///
     /// # Errors
     /// Returns an error if the request cannot be expressed.

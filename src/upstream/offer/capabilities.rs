@@ -60,8 +60,8 @@ impl OfferState {
         self.offer.max_output.unwrap_or(window).min(window)
     }
 
-    /// Returns the cap for a text completion without one. Engines generate 16 tokens if a completion has no cap, so the
-    /// maximum of the offer is sent.
+    /// Returns the cap on tokens that is sent for a text completion without one: the maximum of the offer, because
+    /// engines generate only 16 tokens otherwise. `None` for other requests, and for offers without text completions.
     pub fn open_completion_cap(&self, ask: &InferenceRequest) -> Option<u64> {
         let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
         (is_open && self.offer.capabilities.completions).then(|| self.max_output())

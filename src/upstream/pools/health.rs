@@ -98,7 +98,8 @@ impl HealthChecks {
         tokio::spawn(async move { service.run(stop, None).await })
     }
 
-    /// Returns true if the registry says that the last check of the provider passed; also true before the first check.
+    /// Returns true if the last check of the provider passed; also true before the first check, and for a provider
+    /// without checks.
     #[must_use]
     pub fn is_healthy(&self, id: &str) -> bool {
         let known = self.view.get_backend();

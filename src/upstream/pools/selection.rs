@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Input from which the candidates of a request are ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
-    /// Time at which the candidates are ordered.
+    /// Time of the steady clock at which the candidates are ordered.
     pub now: Duration,
     /// Tokens of the prompt, at least one.
     pub prompt_tokens: u64,
