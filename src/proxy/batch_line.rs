@@ -16,7 +16,7 @@ use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Default time before a failed line is retried.
+/// Time before a failed line is retried, if the refusal states none.
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
 /// Executor of batch lines through the proxy.
@@ -64,8 +64,8 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     }
 }
 
-/// Returns the refusal of a line that ended without a response, for instance because it yielded; `None` if it was
-/// cancelled.
+/// Returns the refusal of a line that ended without a response: its permit was recalled, its key is no longer valid, or
+/// the gateway failed. `None` if the line was cancelled.
 pub(crate) fn refusal_after_close(
     line: &LineDownstream,
     state: &ExchangeState,
@@ -92,7 +92,7 @@ pub(crate) enum LineCompletion<'a> {
     Cancelled,
 }
 
-/// Reports the end of a line to the batch. If the line released its permit, this is also recorded in its access record.
+/// Reports the end of a line to the batch. If the line has only yielded, this is also recorded in its access record.
 pub(crate) fn report_line_end(
     line: &LineDownstream,
     state: &mut ExchangeState,

@@ -27,7 +27,7 @@ const MAX_IMAGE_TOKENS: u64 = 16_384;
 /// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
 
-/// Number of tokens that a context window leaves for the answer.
+/// Number of tokens that a context window leaves for the answer after the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBudget {
     /// Number of tokens that may be requested.
@@ -73,7 +73,8 @@ pub async fn check_window(
     }
 }
 
-/// Checks each text against the window. Without a tokenizer the provider decides, except on arrays of token ids.
+/// Checks the longest text against the window of the model. Without a tokenizer the provider decides, except on arrays
+/// of token ids.
 async fn check_texts(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -94,8 +95,8 @@ async fn check_texts(
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
-/// Returns true if the count of the texts is so quick that it needs no permit; `None` if nothing can be counted: without
-/// a tokenizer, only token ids are.
+/// Returns true if the count of the texts is so quick that it needs no permit; `None` if nothing can be counted:
+/// without a tokenizer, only token ids are.
 fn is_count_quick(model: &ModelState, ask: &InferenceRequest) -> Option<bool> {
     if model.model.tokenizer.is_some() {
         return Some(ask.body.len() <= MAX_INLINE_COUNT_BYTES);
@@ -134,8 +135,8 @@ fn context_exceeded(window: u64, tokens: u64) -> ApiError {
     if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
 }
 
-/// Returns the number of tokens of the longest of the texts that may have more than `fits` tokens, or 0. The count stops
-/// at the first text with more than `window` tokens. Without a `counter`, only token ids are counted.
+/// Returns the number of tokens of the longest of the texts that may have more than `fits` tokens, or 0. The count
+/// stops at the first text with more than `window` tokens. Without a `counter`, only token ids are counted.
 fn longest_token_count(
     counter: Option<&TokenCounter>,
     task: &InferenceTask,
@@ -218,8 +219,8 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
     }
 }
 
-/// Returns the minimum number of tokens of a prompt: an estimate is 1.2 times the count of prose and 1.5 times that of
-/// code, JSON and logs.
+/// Returns the minimum number of tokens of a prompt. An estimate is 1.2 times the count of prose and 1.5 times that of
+/// code, JSON and logs, so it is assumed to be at most 1.6 times the count.
 fn minimum_tokens(count: &TokenCount) -> u64 {
     match count.method {
         CountMethod::Estimate => count.tokens / 8 * 5,
@@ -235,10 +236,10 @@ pub fn requested_output_tokens(ask: &InferenceRequest, offer: &OfferState) -> Op
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
-/// Returns the number of tokens that a window leaves after the prompt; `None` if it is not lower than requested. For a
-/// prompt that almost fills the window, an estimate could leave a tenth of the tokens that are really left, or none,
-/// and the answer would be truncated. In that case the largest possible number is requested, and the provider refuses
-/// it if it does not fit.
+/// Returns the number of tokens that a window leaves after the prompt; `None` if it is not lower than `wanted`, or if
+/// no tokens are left. For a prompt that almost fills the window, an estimate could leave a tenth of the tokens that
+/// are really left, or none, and the answer would be truncated. In that case the largest possible number is requested,
+/// and the provider refuses it if it does not fit.
 pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<ContextBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -288,7 +289,7 @@ pub async fn count_prompt_tokens(
     if complete { Ok(count) } else { Err(context_exceeded(wide, minimum_tokens(&count))) }
 }
 
-/// Counts by the tokenizer or an engine.
+/// Counts the tokens by the tokenizer, or else by an engine; `None` if neither can.
 async fn count_exactly(
     counting: &TokenCountContext,
     model: &Arc<ModelState>,
@@ -310,7 +311,7 @@ const fn estimate_limit(wide: u64) -> u64 {
     (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
 }
 
-/// Estimates the tokens; the result is not too low.
+/// Estimates the number of tokens; the result is not lower than the real number.
 async fn estimate_tokens(
     counting: &TokenCountContext,
     ask: &InferenceRequest,

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Maximum size in bytes of an unread request body that is discarded so that the connection can serve another request.
 const DISCARDED: usize = 16 << 10;
-/// Share of the bytes of a direct read that use up the read budget: a poll reads about 512 KiB.
+/// Divisor of the bytes of a direct read that are charged to the read budget, so that a poll reads about 512 KiB.
 const DIRECT_READ_SHARE: usize = 16;
 
 /// Session of an exchange, and the origin of its request.
@@ -120,7 +120,7 @@ impl Downstream<'_> {
         self.session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
     }
 
-    /// Returns true if the connection may serve another request: neither the client nor the process closes it.
+    /// Returns true unless the client or the process closes the HTTP/1.1 connection after this exchange.
     #[must_use]
     pub fn may_keep_alive(&self) -> bool {
         self.session.as_http1().is_none_or(|_| self.session.get_keepalive().is_some())
@@ -207,7 +207,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// Waits until the client disconnects, or until the batch line has to end.
+    /// Waits until the client disconnects, or until the batch line has to end. Never ends while a body over HTTP/1.1 is
+    /// unread.
     pub async fn wait_for_disconnect(&mut self) {
         // A disconnect cannot be detected while an HTTP/1.1 body is unread.
         if !self.session.is_body_done() && !self.session.is_http2() {
@@ -222,7 +223,7 @@ impl Downstream<'_> {
         self.batch_line().and_then(|line| line.permit_recall_token())
     }
 
-    /// Sends `100 Continue`. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
+    /// Sends `100 Continue` over HTTP/1.1. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
     pub async fn write_continue_response(&mut self) {
         let version = self.session.req_header().version;
         if self.session.as_http1().is_some() && version != Version::HTTP_10 {
@@ -230,7 +231,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Sets whether the connection may serve another request.
+    /// Sets if the connection may serve another request after the response.
     pub fn set_keep_alive(&mut self, keep: bool) {
         self.session.set_keepalive(keep.then_some(0));
     }
@@ -241,10 +242,11 @@ impl Downstream<'_> {
         self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
     }
 
-    /// Stores the response head, which is sent with the next write or by [`Self::flush`].
+    /// Stores the response head, which is sent with the next write or by [`Self::flush`]. A short body of the request
+    /// that is still unread is discarded before.
     ///
     /// # Errors
-    /// Returns an error if the client is gone.
+    /// Returns no error at present: a client that is gone is noticed by the next write.
     pub async fn write_response_header(&mut self, head: ResponseHead) -> Result<()> {
         let last = match &self.origin {
             Some(RequestOrigin::Http1(connection)) => connection.is_stopping(),
@@ -306,7 +308,7 @@ impl Downstream<'_> {
         self.session.write_response_body(piece, end).await.map_err(failed)
     }
 
-    /// Returns true if a response may end with trailer fields. Pingora sends none over HTTP/1.1.
+    /// Returns true if the response may end with trailer fields, as over HTTP/2. Pingora sends none over HTTP/1.1.
     #[must_use]
     pub fn has_trailers(&self) -> bool {
         self.session.is_http2()
@@ -361,7 +363,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Records the finish reason of a choice.
+    /// Records the finish reason of a choice. Does nothing if this request is not a choice.
     pub(crate) fn record_finish_reason(&mut self, finish: Option<FinishReason>) {
         if let Some(line) = self.batch_line() {
             line.record_finish_reason(finish);

@@ -104,7 +104,7 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Finds the request id and the route, and runs the early checks of the request filters.
+    /// Reads the request head, finds the route, and runs the early checks of the request filters.
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let session = session.as_downstream_mut();
@@ -177,7 +177,7 @@ impl ProxyHttp for Gateway {
         Err(Error::new(ErrorType::InternalError))
     }
 
-    /// Removes the fields of a provider from a response head. The driver calls the same function.
+    /// Removes the fields of a response head that are not allowed. The driver calls the same function.
     async fn response_filter(
         &self,
         _: &mut Session,
@@ -221,7 +221,7 @@ impl ProxyHttp for Gateway {
         FailToProxy { error_code: ctx.state.record.status, can_reuse_downstream: written }
     }
 
-    /// Writes the access log and the metrics.
+    /// Records the exchange in the access log and the metrics, and reports the end of a batch line to its batch.
     async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
         let Some(ctx) = ctx else { return };
         let session = session.as_downstream_mut();

@@ -1,5 +1,5 @@
-//! Pingora session of a request without a socket, such as a batch line or a request of a page. The body is known from
-//! the start, and the response is stored instead of sent.
+//! Pingora session of a request without a socket, such as a batch line or a request of the console. The body is known
+//! from the start, and the response is stored instead of sent.
 
 use super::{PageRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
@@ -40,7 +40,7 @@ impl ResponseSink {
     }
 }
 
-/// Session of a batch line, of one choice, or of a request that a page of the gateway sends.
+/// Session of a batch line, of one choice, or of a request that a page of the console sends.
 pub struct InProcessSession {
     sink: ResponseSink,
     head: RequestHeader,
@@ -51,7 +51,7 @@ pub struct InProcessSession {
 }
 
 impl InProcessSession {
-    /// Creates a session that posts `body` to `path`.
+    /// Creates the session of a batch line that posts `body` to `path`.
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
@@ -59,7 +59,7 @@ impl InProcessSession {
         Self::post(RequestOrigin::Line(line.clone()), ResponseSink::Line(line), path, body)
     }
 
-    /// Creates a session in which a page posts `body` to `path`.
+    /// Creates the session of a page of the console that posts `body` to `path`.
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
@@ -147,7 +147,7 @@ impl Session for InProcessSession {
         Ok(ended)
     }
 
-    // A line has no socket, so no timeout applies.
+    // A request without a socket has no timeouts.
     fn set_read_timeout(&mut self, _timeout: Option<Duration>) {}
 
     fn get_read_timeout(&self) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! Request that a page of the gateway sends with the rights of a key, but without a socket and without the secret of
+//! Request that a page of the console sends with the rights of a key, but without a socket and without the secret of
 //! the key. It passes the same phases as the request of a client: scopes and limits of the key, reservation, failover,
 //! and charge.
 
@@ -27,14 +27,14 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Message for a request that was cancelled because it took too long.
 const TOO_LONG: &str = "The answer took too long, so the request was cancelled; nothing was charged.";
 
-/// Request of a page, with its key and the response that has been received so far.
+/// Request of a console page, with its key and the response that has been received so far.
 pub struct PageRequest {
     principal: Arc<Principal>,
     cancel: CancellationToken,
     response: Mutex<PageResponse>,
 }
 
-/// Response to a request of a page.
+/// Response to a request of a console page.
 #[derive(Debug, Default)]
 pub struct PageResponse {
     /// HTTP status; 0 if the request ended without a response.
@@ -89,7 +89,7 @@ impl PageRequest {
     }
 }
 
-/// Executor of the requests that pages of the gateway send.
+/// Executor of the requests that pages of the console send.
 #[derive(Clone)]
 pub struct PageRequestExecutor {
     app: Weak<AppState>,
@@ -97,14 +97,14 @@ pub struct PageRequestExecutor {
 }
 
 impl PageRequestExecutor {
-    /// Creates the executor of requests that pages of this process send.
+    /// Creates the executor for the console of this process.
     #[must_use]
     pub fn new(app: &Arc<AppState>, proxy: &GatewayProxy) -> Self {
         Self { app: Arc::downgrade(app), proxy: proxy.clone() }
     }
 
-    /// Sends a chat request. If the returned future is dropped, or if `within` has passed, the request ends as if its
-    /// client disconnected.
+    /// Sends a chat request and waits for its response. If the returned future is dropped, or if `within` has passed,
+    /// the request ends as if its client disconnected.
     ///
     /// # Errors
     /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key is no longer valid. A

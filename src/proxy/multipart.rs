@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 impl Exchange<'_> {
-    /// Reads a complete form within its limits.
+    /// Reads a complete form within its limits; returns the name of its model, its task and its audio file.
     ///
     /// # Errors
     /// Returns a refusal if the body is not a form, too large, too slow or truncated, or if a part is invalid.
@@ -50,7 +50,8 @@ impl Exchange<'_> {
         Ok((model, InferenceTask::Transcribe(task), sound))
     }
 
-    /// Reads the next piece of a body of at most `cap` bytes; `None` at its end.
+    /// Reads the next piece of a request body of at most `cap` bytes, and counts its bytes; `None` at the end of the
+    /// body.
     ///
     /// # Errors
     /// Returns a refusal if the body is too large, too slow or truncated.

@@ -19,13 +19,13 @@ pub enum RequestOrigin {
     Http2(Arc<Http2StreamState>),
     /// Line of a batch, or one choice of a request for several.
     Line(Arc<LineDownstream>),
-    /// Request of a page of the gateway.
+    /// Request of a page of the console.
     Local(Arc<PageRequest>),
 }
 
 /// State of an HTTP/2 stream that the proxy shares with the guard.
 pub struct Http2StreamState {
-    /// Share of the body in the flow-control window of the connection.
+    /// Guard that counts the body of the stream while it is read, which widens the receive window of the connection.
     body: Mutex<BodyReadGuard>,
     /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,
@@ -33,19 +33,19 @@ pub struct Http2StreamState {
 }
 
 impl Http2StreamState {
-    /// Creates the state of a stream, with its share of the connection's receive window. `refusal` is set if its
-    /// request head is invalid.
+    /// Creates the state of a stream with the guard of its body. `refusal` is set if its request head is invalid.
     #[must_use]
     pub fn new(body: BodyReadGuard, refusal: Option<ApiError>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
     }
 
-    /// Widens the window of the connection while a long body is read.
+    /// Marks the long body of the stream as being read (`true`) or not (`false`). While it is read, the receive window
+    /// of the connection is wider.
     pub fn set_reading(&self, read: bool) {
         self.body.lock().set_reading(read);
     }
 
-    /// Sets whether the client reset the stream.
+    /// Records that the client reset the stream, or that it did not.
     pub fn set_reset_by_client(&self, given_up: bool) {
         *self.reset_by_client.lock() = given_up;
     }
@@ -58,7 +58,7 @@ impl Http2StreamState {
 }
 
 impl RequestOrigin {
-    /// Returns the refusal of a head that Pingora accepts.
+    /// Returns the refusal of an HTTP/2 request whose head Pingora accepts and the guard does not.
     #[must_use]
     pub fn refusal(&self) -> Option<&ApiError> {
         match self {
@@ -76,7 +76,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the request if a page of the gateway sent it.
+    /// Returns the request if a page of the console sent it.
     #[must_use]
     pub const fn local_request(&self) -> Option<&Arc<PageRequest>> {
         match self {
@@ -95,7 +95,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Sets the use of the connection after the exchange.
+    /// Sets the use of the HTTP/1.1 connection after the exchange. Other origins ignore it.
     pub fn set_connection_reuse(&self, after: ConnectionReuse) {
         if let Self::Http1(connection) = self {
             connection.set_connection_reuse(after);

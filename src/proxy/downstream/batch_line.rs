@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// Batch line, or one choice of a request for several.
+/// Downstream side of a batch line, of a background response, or of one choice of a request for several choices.
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
@@ -102,7 +102,7 @@ impl LineDownstream {
         Arc::new(Self { choice, cancel, ..Self::default() })
     }
 
-    /// Returns the principal of a batch line.
+    /// Returns the principal of a batch line or background response; `None` for a choice.
     #[must_use]
     pub const fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
@@ -114,13 +114,14 @@ impl LineDownstream {
         self.cancel.is_cancelled()
     }
 
-    /// Returns true if a client's request needs the permit of the line.
+    /// Returns true if the line was asked to release its permit to an interactive request.
     #[must_use]
     pub fn was_permit_recalled(&self) -> bool {
         self.permit_recall_token.is_cancelled()
     }
 
-    /// Returns the signal that asks the line to give up its permit to an interactive request.
+    /// Returns the signal that asks the line to release its permit to an interactive request. For a choice, it is that
+    /// of the exchange that requested all choices; a background response has none.
     #[must_use]
     pub fn permit_recall_token(&self) -> Option<CancellationToken> {
         match &self.choice {
@@ -130,7 +131,7 @@ impl LineDownstream {
         }
     }
 
-    /// Waits until the line is cancelled or asked to release its permit.
+    /// Waits until the line is cancelled, or is asked to release its permit.
     pub async fn wait_until_closed(&self) {
         tokio::select! {
             biased;

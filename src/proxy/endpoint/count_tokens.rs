@@ -1,4 +1,4 @@
-//! `POST /v1/messages/count_tokens`: counts tokens without a charge.
+//! `POST /v1/messages/count_tokens`: counts the tokens of a request in the messages dialect, without a charge.
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
@@ -80,7 +80,7 @@ pub(super) async fn count_prompt(
     }
 }
 
-/// Writes a count with its method in the head.
+/// Sends `body`, which states the count, with the method of the count in the head.
 pub(super) async fn send_token_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
     let head = x.new_response_head(200).with("x-token-count-method", count.method.name());

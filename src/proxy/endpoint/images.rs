@@ -144,7 +144,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     let not_found =
         || ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.");
     let _permit = app.image_cache.acquire_load_permit(name).await.ok_or_else(not_found)?;
-    // Another request has loaded the image meanwhile.
+    // Another request may have loaded the image meanwhile.
     if let Some(loaded) = app.image_cache.get(name, now) {
         return Ok(loaded);
     }

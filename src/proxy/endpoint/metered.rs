@@ -1,4 +1,4 @@
-//! Endpoints whose requests are passed to the provider without translation, one constant for each.
+//! Endpoints whose JSON body is passed to the provider without translation, one constant for each.
 
 use super::{Endpoint, EndpointFuture, boxed_handler};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
@@ -11,7 +11,8 @@ use penstock_auth::KeyScope;
 use penstock_core::{ApiError, InferenceRequest, ModelKind};
 use penstock_request_validation as validation;
 
-/// Endpoint with a JSON body and a buffered answer.
+/// Endpoint whose JSON body is passed to the provider without translation; its work is metered by the kind of its
+/// models.
 pub struct MeteredEndpoint {
     name: &'static str,
     path: &'static str,

@@ -96,7 +96,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Counts more bytes of memory until the end of the exchange.
+    /// Counts more bytes of memory for the request until the end of the exchange, or until
+    /// [`Exchange::release_admission`].
     ///
     /// # Errors
     /// Returns a 503 if all requests together hold too much memory.
@@ -105,12 +106,14 @@ impl Exchange<'_> {
         self.admission_permit.get_or_insert_with(|| overload.acquire_for_batch_line()).reserve_bytes(bytes)
     }
 
-    /// Releases the permit of admission control and the memory that the request held: it waits, and holds none.
+    /// Releases the permit of admission control and the memory that the request held. For a request that only waits
+    /// from now on.
     pub(crate) fn release_admission(&mut self) {
         self.admission_permit = None;
     }
 
-    /// Records a panic. The state of the connection is unknown, so it serves no other request.
+    /// Records a panic, and returns the refusal of the request. The state of the connection is unknown, so it serves no
+    /// other request.
     pub(crate) fn record_panic(&mut self) -> ApiError {
         self.app.metrics.count_panic();
         self.keep_alive = false;

@@ -59,7 +59,8 @@ pub struct ExchangeState {
     pub dialect: Dialect,
     /// Principal of the API key; set before any endpoint runs.
     pub principal: Arc<Principal>,
-    /// Class of work, which selects the limits: a batch line is subject to the budgets only.
+    /// Class of work, which selects the limits: a batch line is subject to the budgets only, not to the limits per
+    /// minute.
     pub work: WorkClass,
     /// Permit of admission control, with the memory that the request holds; `None` until a body is expected.
     admission_permit: Option<AdmissionPermit>,
@@ -76,9 +77,9 @@ pub struct ExchangeState {
 /// Outcome of writing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Response that was written completely.
+    /// The response was written completely.
     Complete,
-    /// Client that has left or can no longer be written to.
+    /// The client has left or can no longer be written to.
     Disconnected,
 }
 
@@ -127,7 +128,8 @@ impl DerefMut for Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
+    /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids, and the rights
+    /// of a batch line or of a request of the console.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
         let headers = DialectHeaders::from_request(|name| caller.custom_field(name).is_some());
@@ -154,7 +156,7 @@ impl Exchange<'_> {
         self.caller.set_h2_write_timeout(within);
     }
 
-    /// Finds the endpoint of the request.
+    /// Finds the handler of the request: an endpoint, or the answer to a CORS preflight.
     ///
     /// # Errors
     /// Returns a refusal if the path is unknown or does not support the method.
@@ -182,7 +184,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Decides the use of the connection after the response.
+    /// Returns the use of the connection after the response.
     pub(crate) fn connection_reuse(&mut self, ended: WriteOutcome) -> ConnectionReuse {
         match ended {
             WriteOutcome::Disconnected => ConnectionReuse::Abort,
@@ -231,8 +233,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Reserves as [`Exchange::reserve_limits`] for a request with a cost; a member of a fleet draws for it if its parts
-    /// of the budgets do not cover it.
+    /// Reserves like [`Exchange::reserve_limits`], for a request with a cost. If the leased parts of the budgets do not
+    /// cover the cost, a member of a fleet first draws from the budgets in the database.
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`]; a 503 if the database of a fleet does not answer.
@@ -250,8 +252,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Acquires a provisional permit of the limits before any work is done; a request that would be refused whatever it
-    /// costs is refused here. Also returns the usual usage of the key.
+    /// Acquires a provisional permit of the limits before any work is done. A request that the limits refuse whatever
+    /// it costs is refused here. Also returns the usual usage of the key.
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
@@ -319,7 +321,7 @@ impl Exchange<'_> {
         self.work == WorkClass::Request && self.record.key.is_some()
     }
 
-    /// Creates a response head of this exchange, with the state of the key's limits.
+    /// Creates a response head of this exchange, with the state of the key's limits and the CORS headers.
     pub fn new_response_head(&self, status: u16) -> ResponseHead {
         let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
@@ -346,7 +348,8 @@ impl Exchange<'_> {
         write_outcome(head.send_json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 
-    /// Writes a refusal, unless a response has begun.
+    /// Records a refusal and writes it, unless a response has begun. Before it is written, the reservation in the
+    /// limits and the permit of admission control are released.
     pub(crate) async fn write_error(&mut self, refusal: &ApiError) -> WriteOutcome {
         self.record.record_refusal(refusal);
         if self.caller.has_response_head() {

@@ -38,7 +38,7 @@ pub enum AttemptError {
     Internal(ApiError),
     /// The client has disconnected.
     Disconnected,
-    /// The API key was revoked.
+    /// The API key was revoked, or its account was suspended.
     Revoked,
 }
 
@@ -48,7 +48,7 @@ impl From<UpstreamError> for AttemptError {
     }
 }
 
-/// Response of a provider with status 200 whose head has been read.
+/// Response of a provider with a success status (200 to 203) whose head has been read.
 pub struct UpstreamResponse {
     /// Connection and response head.
     pub exchange: UpstreamExchange,
@@ -89,7 +89,8 @@ pub fn translation_target<'t>(
     }
 }
 
-/// Sends the request and waits for a response head with status 200.
+/// Connects to the provider, sends the request, and reads the response head. If the provider had closed a connection of
+/// the pool, another connection is used. A status other than 200 to 203 is an error.
 pub async fn open_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -191,8 +192,8 @@ async fn send(
     }
 }
 
-/// Reads the body of a status other than 200 and classifies the error. If its content encoding is unknown, only the
-/// status is used.
+/// Reads the body of a response with an error status and classifies the error. If its content encoding is unknown, only
+/// the status is used.
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -294,7 +295,7 @@ fn sent_body(call: &UpstreamRequest) -> Cow<'_, [u8]> {
     penstock_dialect::join_sent_body(&call.body, call.content_type == "application/json")
 }
 
-/// Returns the request for the classification of its error.
+/// Returns the request as the classification of its error needs it.
 fn failed_request<'r>(run: &'r FailoverRun<'_, '_>, sent: &'r [u8]) -> FailedRequest<'r> {
     FailedRequest { sent, client: &run.request.body, max_input_tokens: run.request.max_input_tokens() }
 }
@@ -330,12 +331,13 @@ fn retry_after_seconds(value: String, now: Duration) -> String {
     format::seconds_until(&value, now).map_or(value, |seconds| seconds.to_string())
 }
 
-/// Returns the value of a header field, if it is text.
+/// Returns the trimmed value of a header field, if it is UTF-8.
 pub fn header_text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
-/// Reads the next bytes of a response body, at most until `alarm`; `None` at its end.
+/// Reads and decodes the next bytes of a response body; `None` at its end. Waits at most until `alarm` or the deadline
+/// of the attempt; the failure is then `silent`, unless the deadline of the request has passed.
 pub async fn read_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,

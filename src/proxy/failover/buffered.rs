@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// responses are translated on a blocking thread.
 const MAX_INLINE_TRANSLATION: usize = 256 * 1024;
 
-/// Makes one attempt at a buffered response.
+/// Makes one attempt at a buffered response, up to its last byte for the client.
 pub async fn attempt_buffered(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -192,8 +192,8 @@ fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Ve
     wire_format.response_headers().iter().map(value).collect()
 }
 
-/// Reads the body, at most `cap` bytes. The first byte that is not white space must arrive before `due`; after that,
-/// white space does not count as progress.
+/// Reads a complete body of at most `cap` bytes. The first byte that is not white space must arrive before `due`.
+/// `idle` is the longest pause: until that byte between any bytes, after it between bytes that are not white space.
 pub async fn read_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,

@@ -100,7 +100,8 @@ struct FailoverRun<'r, 'a> {
     failed_usage: settle::FailedAttemptEnergy,
     /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
-    /// Time at which the request was received, in Unix seconds; it selects the prices.
+    /// Time at which the candidates were selected, in Unix seconds. It selects the prices, and is the creation time in
+    /// the response.
     received_at: u64,
     /// Charge of the request, as far as the end of the response needs it.
     settled: settle::SettledCharge,

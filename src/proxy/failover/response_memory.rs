@@ -1,14 +1,15 @@
-//! Memory of a response, counted against the limit of all requests (`overload.bytes`).
+//! Accounts the buffered bytes of a response against the limit of all requests (`overload.bytes`).
 
 use crate::proxy::exchange::Exchange;
 use penstock_core::UpstreamError;
 
-/// Number of bytes of a response that are not counted.
+/// Number of buffered bytes of a response that are not counted.
 pub const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Step in bytes by which the counted memory grows.
 const GROWTH_STEP: usize = 256 << 10;
 
-/// Memory of the response of one request, over all attempts. Counted bytes stay counted until the end of the request.
+/// Accounts the buffered bytes of the response to one request, over all attempts. Bytes that are reserved stay reserved
+/// until the end of the request, and are used again by the next attempt.
 #[derive(Debug)]
 pub struct ResponseMemory {
     now: usize,
@@ -21,12 +22,12 @@ impl ResponseMemory {
         Self { now: 0, counted: UNCOUNTED_BYTES }
     }
 
-    /// Drops the bytes of an attempt before the next one.
+    /// Sets the buffered bytes to 0 before the next attempt; reserved bytes stay reserved.
     pub const fn reset(&mut self) {
         self.now = 0;
     }
 
-    /// Adds bytes of the response.
+    /// Adds buffered bytes, and reserves memory if more than before is needed.
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
@@ -34,7 +35,7 @@ impl ResponseMemory {
         self.set_total(x, self.now.saturating_add(bytes))
     }
 
-    /// Sets the number of bytes of the response.
+    /// Sets the number of buffered bytes, and reserves memory if more than before is needed.
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.

@@ -34,7 +34,7 @@ const DEFAULT_OUTPUT: u64 = 256;
 pub struct CandidateSet {
     /// Offers, the best first; the offers of fallback models come last.
     pub entries: Vec<PlannedOffer>,
-    /// True if all are ejected: the best of them is called anyway.
+    /// True if all candidates are ejected: the best of them is called anyway.
     pub all_ejected: bool,
     /// True for batch work, which prefers a low price and may wait.
     pub batch: bool,
@@ -105,7 +105,8 @@ pub fn unsupported_by_offer_error(
     missing.map(|refusal| ask.mark_client_param(refusal))
 }
 
-/// Returns the fit of the request into the window of an offer; without a token count, the request fits.
+/// Returns the fit of the request into the context window of an offer; without a token count, the request counts as
+/// fitting.
 #[must_use]
 pub fn estimated_window_fit(
     count: Option<TokenCount>,
@@ -124,8 +125,7 @@ struct AbleOffer<'l> {
 }
 
 impl CandidateSet {
-    /// Creates a selection without offers. `given` is true if the client chose the flavor; the client of a batch `line`
-    /// may also choose one.
+    /// Creates a set without candidates. `line` is true for a batch line, `given` if the client chose the flavor.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
@@ -312,7 +312,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// Returns the refusal if no provider can answer now.
+    /// Returns the refusal for the case that no provider can answer now.
     pub fn unavailable_error(&self) -> ApiError {
         let refusal = ApiError::new(ErrorCode::Unavailable);
         if !self.is_narrow_flavor {
@@ -392,7 +392,7 @@ impl CandidateSet {
         expected_output_tokens(live, &self.model, ask, now)
     }
 
-    /// Returns the requested model, whose statistics of the last hour are updated.
+    /// Returns the requested model, in whose hourly statistics the response is counted.
     pub fn model(&self) -> &ModelState {
         &self.model
     }

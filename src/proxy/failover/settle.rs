@@ -39,7 +39,7 @@ pub struct SettledCharge {
     /// Members that state the charge of the delivered part, for the event that ends a failed stream.
     pub members: Vec<u8>,
     /// True if the delivered part of a failed stream is charged, because the provider is not at fault: the client, the
-    /// words of the model or the gateway's own clock ended it.
+    /// output of the model or a timeout of the gateway ended it.
     pub charges_delivered: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct SettledCharge {
 pub struct FailedAttemptEnergy(Option<AttemptEnergy>);
 
 impl FailedAttemptEnergy {
-    /// Adds the energy of the failed attempts of a choice.
+    /// Adds the energy of other failed attempts, such as those of a choice.
     pub fn merge(&mut self, other: Self) {
         match (&mut self.0, other.0) {
             (Some(sum), Some(more)) => sum.add_failed(&more),
@@ -258,8 +258,8 @@ fn report_understated(run: &FailoverRun<'_, '_>, offer: &OfferState) {
     });
 }
 
-/// Settles the part that a client received before it disconnected, or before another end that is not the provider's
-/// fault. Keeps the members of the charge for the event that ends the answer.
+/// Settles the part of a stream that the client received before it disconnected, or before another end that is not the
+/// provider's fault. Stores the members of the charge for the event that ends the answer.
 pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if run.progress.has_content() {
@@ -347,7 +347,7 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
     }
 }
 
-/// Returns the head of an inference response: its provider, flavor and number of attempts.
+/// Returns the head of an inference response, with its provider, flavor and number of attempts.
 pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32) -> ResponseHead {
     run.exchange
         .new_response_head(200)

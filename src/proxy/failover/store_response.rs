@@ -14,13 +14,13 @@ use tokio::time::timeout;
 /// background.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Returns the input of a request whose response is stored.
+/// Returns the input of a request whose response is to be stored; `None` if it is not.
 pub(super) fn stored_input<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredInput> {
     run.request.responses.as_deref()?.stored_input.as_ref()
 }
 
 /// Starts to store the response in `answer`, which is a buffered body or the end of a stream. The returned future waits
-/// for the write. A failure is logged and does not change the answer.
+/// for the write, at most `MAX_WAIT`. A failure is logged and does not change the answer.
 pub(super) fn store_response(
     run: &FailoverRun<'_, '_>,
     input: &StoredInput,

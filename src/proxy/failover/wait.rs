@@ -23,7 +23,7 @@ pub enum WaitOutcome<T> {
     Deadline,
     /// The client has disconnected.
     Disconnected,
-    /// The API key is no longer valid.
+    /// The API key was revoked, or its account was suspended.
     Revoked,
 }
 

@@ -5,8 +5,8 @@ use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::Exchange;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Filter that checks the API key before the body is read. A batch line uses the principal of its batch; a request of a
-/// page uses the principal of the chosen key.
+/// Filter that checks the API key before the body is read. A batch line uses the principal of its batch, and a request
+/// of the console uses the principal of the chosen key.
 pub struct Authenticate;
 
 impl RequestFilter for Authenticate {

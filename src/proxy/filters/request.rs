@@ -14,9 +14,10 @@ use std::ops::ControlFlow;
 
 /// Step of an inference request before the connection to a provider.
 ///
-/// A filter does no I/O, and if it refuses the request, it leaves nothing behind: permits and reservations that it
-/// acquires are owned by the request and are released when the request is dropped. [`RequestFilter::check`] is async
-/// because tokens are counted on other threads; for a filter that does not await anything this costs nothing.
+/// If a filter refuses the request, it leaves no reservation behind: permits and reservations that it acquires are
+/// owned by the request and are released when the request is dropped. [`RequestFilter::check`] is async because tokens
+/// are counted on other threads or at an engine, and because a member of a fleet may draw a lease from the database;
+/// for a filter that does not await anything this costs nothing.
 pub trait RequestFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
@@ -47,7 +48,7 @@ pub enum RequestBody {
     Json(Bytes, JsonParser),
     /// Request of the responses dialect, with its access to stored responses and to the conversation that it continues.
     StoredResponse(Bytes, Box<ResponseStorage>),
-    /// Members of a form, with its file.
+    /// Model and task of an upload form, with its file.
     Form(Box<str>, InferenceTask, SpooledData),
 }
 
@@ -68,7 +69,7 @@ pub struct InferenceContext<'r, 'a> {
     pub provisional_permit: Option<(ProvisionalPermit, UsageProfile)>,
     /// Offers that may serve the request; `None` before they are selected.
     pub candidates: Option<CandidateSet>,
-    /// Time of the selection in Unix seconds; it selects the prices.
+    /// Time at which the candidates were selected, in Unix seconds; it selects the prices.
     pub received_at: u64,
     /// Reservation of credits for the request.
     pub hold: Option<Hold>,

@@ -1,9 +1,9 @@
 //! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
-//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. A prepaid account
-//! that sends no `max_tokens` gets the largest one that its balance covers, at least `billing.reserve_output_tokens`, so
-//! that no answer costs more than was reserved. For other accounts the output is then an estimate
-//! (`billing.reserve_output_tokens`); if the response is longer, the excess is charged too.
+//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. A prepaid
+//! account that sends no `max_tokens` gets the largest one that its balance covers, at least
+//! `billing.reserve_output_tokens`, so that no answer costs more than was reserved. For other accounts the output is
+//! then an estimate (`billing.reserve_output_tokens`); if the response is longer, the excess is charged too.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveAmounts};
@@ -29,7 +29,7 @@ impl RequestFilter for ReserveCredits {
     }
 }
 
-/// Returns the reservation of a request: the price of the most expensive candidate.
+/// Returns the amounts that a request reserves: the price at the most expensive candidate.
 pub fn highest_reservation(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
@@ -39,7 +39,7 @@ pub fn highest_reservation(
     reservation_of(x, ask, chosen, at, x.config.settings.billing.reserve_output_tokens)
 }
 
-/// Returns the reservation if the output has `usual` tokens without a limit of the client.
+/// Returns the amounts that a request reserves, if its output counts as `usual` tokens when the client states no limit.
 fn reservation_of(
     x: &Exchange<'_>,
     ask: &InferenceRequest,

@@ -98,8 +98,8 @@ impl ResponseHead {
         self.parts.headers.try_append(name.into_name(), value).ok();
     }
 
-    /// Adds `x-should-retry: false` if a retry does not help, or if the wait before it is longer than the minute for
-    /// which client libraries wait at most.
+    /// Adds `x-should-retry: false` if a retry does not help (`after` is `None`), or if the wait before it is longer
+    /// than the minute for which client libraries wait at most.
     pub(super) fn with_should_retry(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;

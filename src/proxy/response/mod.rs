@@ -43,7 +43,8 @@ impl ResponseHead {
         write_pieces(caller, body).await
     }
 
-    /// Sends the head of a body of this length; the caller has to send the bytes afterwards.
+    /// Sends the head of a body of this length. The caller has to send the bytes afterwards, except for a length of 0
+    /// or a HEAD request: the response is then complete.
     ///
     /// # Errors
     /// Returns an error if the client is gone.

@@ -121,8 +121,8 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
     x.app.files.read(opened, range.start, left.min(READ_SIZE)).await
 }
 
-/// Logs the failure for the operator, with the file's ID only. While the bucket is away, no file can be read: that is
-/// logged as such, at most once a minute.
+/// Logs the failure of a read of file contents for the operator, with the file's ID only, and returns the refusal for
+/// the client. While the bucket is unreachable, no file can be read: that is logged as such, at most once a minute.
 pub fn log_file_failure(id: &str, failed: FileError) -> ApiError {
     static OUTAGES: ThrottledLog = ThrottledLog::with_interval(Duration::from_secs(60));
     if let FileError::Disk(error) = &failed {

@@ -1,4 +1,5 @@
-//! OpenAPI document of the public listener, built from the endpoint table, the error table, and the schemas. `GET /openapi.json` returns it; `docs/openapi.json` is the same text.
+//! OpenAPI document of the public listener, built from the endpoint table, the error table, and the schemas. `GET
+//! /openapi.json` returns it; `docs/openapi.json` is the same text.
 
 mod operations;
 

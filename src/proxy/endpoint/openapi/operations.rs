@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 /// Kind of work of an endpoint, which determines its possible errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointWork {
-    /// Response without a model or the store.
+    /// Response without a model, files, batches or stored responses.
     Direct,
     /// Request to a model.
     Model,
-    /// Read or write of files or batches.
+    /// Read or write of files, batches or stored responses.
     Store,
 }
 
@@ -85,7 +85,8 @@ impl Operation {
     }
 }
 
-/// Returns a query parameter from the text `name`, or from `name minimum maximum default` for an integer.
+/// Returns the OpenAPI object of a query parameter, from the text `name`, or from `name minimum maximum default` for an
+/// integer.
 pub fn query_parameter_schema(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();
@@ -119,7 +120,8 @@ pub fn query_parameter_schema(written: &str) -> Value {
     json!({ "name": name, "in": "query", "schema": schema })
 }
 
-/// Returns the error codes that an endpoint may return.
+/// Returns the error codes that an endpoint may return, in ascending order of their status. `open` is true if it needs
+/// no key, `has_id` if its path has the id of an object.
 pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> {
     let mut codes = vec![
         ErrorCode::InvalidRequest,

@@ -1,4 +1,4 @@
-//! Background responses: creation, and their state as clients see it.
+//! Background responses: creation, cancellation, and their state as clients see it.
 
 use super::stored::{find_response, load_response, response_not_found};
 use super::{stored_conversation, stream};
@@ -94,7 +94,8 @@ async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedRes
     Ok(CreatedResponse { id, queued, stream_permit })
 }
 
-/// Returns the response of a document as its client sees it now.
+/// Returns the response of a stored document as its client sees it now: for a background response with its current
+/// state.
 ///
 /// # Errors
 /// Returns 404 if the response was deleted meanwhile, and the errors of the store.
@@ -128,7 +129,7 @@ pub(super) async fn current_response(
     })
 }
 
-/// Cancels the background response of a document, and returns it.
+/// Cancels the background response with this id, and returns it as its client sees it now.
 ///
 /// # Errors
 /// Returns a refusal if the response does not run in the background or does not end in time.

@@ -15,8 +15,8 @@ const MAX_RESPONSES: usize = 64;
 /// Replaces the references in a body by the stored items.
 ///
 /// # Errors
-/// Returns a refusal that names the first item that is not stored. Also returns a refusal if the disk fails or there is
-/// no memory.
+/// Returns a refusal that names the first item that is not stored. Also returns a refusal if there are too many
+/// references, if the resulting body is too large, if the disk fails, or if there is no memory.
 pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
     let references = find_references(&body);
     if references.is_empty() {

@@ -1,5 +1,5 @@
-//! Streams of background responses: the events of a response as it is now, and those that follow until its end. They come
-//! from the stored object, so any gateway of a fleet can send them, and continue a stream that broke off.
+//! Streams of background responses: the events of a response as it is now, and those that follow until its end. They
+//! come from the stored object, so any gateway of a fleet can send them, and continue a stream that broke off.
 //!
 //! While the response has no end, the stream holds a connection, its permit and no memory; the client gets heartbeats.
 //! A stream that cannot be completed breaks off, or ends with an error event: the client continues it with
@@ -36,7 +36,7 @@ pub(super) fn requested_stream(query: &str) -> Result<Option<Option<u64>>, ApiEr
     find("starting_after").map(|after| after.parse().map_err(invalid)).transpose().map(Some)
 }
 
-/// Streams the background response of this id, without the events up to `after`.
+/// Streams the background response with this id until its end, without the events up to the number `after`.
 ///
 /// # Errors
 /// Returns the refusal of a response that is not there or has no stream, or of one stream too many, before the stream
@@ -61,8 +61,8 @@ pub(super) async fn stream_response(
     Ok(send_events(x, id, watch, (ResponseReplay::new(after), response)).await)
 }
 
-/// Returns true if a response that has ended has the event with this number. The last event has been seen by a client that
-/// reconnects after it, so its stream is empty and not refused.
+/// Returns true if a response that has ended has the event with this number. The last event has been seen by a client
+/// that reconnects after it, so its stream is empty and not refused.
 async fn has_event(response: &[u8], number: u64) -> bool {
     let Some(previous) = number.checked_sub(1) else { return true };
     next_piece(&mut ResponseReplay::new(Some(previous)).pieces(response)).await.is_some()

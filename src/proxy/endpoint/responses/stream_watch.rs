@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of failed checks in a row after which a stream ends: those of half a minute.
 const MAX_FAILED_CHECKS: u32 = 30;
-/// Time that a stream gets when the process drains: a response in progress gets three seconds.
+/// Time after which a stream ends when the process drains: a response in progress gets three seconds.
 const DRAIN_GRACE: Duration = Duration::from_secs(4);
 /// Memory of a piece of the stream, for each byte of the response: its largest part is a whole item, whose text is in
 /// four events.
