@@ -18,7 +18,7 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ const LAST_USE_INTERVAL: u64 = 60;
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
+type FastSet<T> = HashSet<T, ahash::RandomState>;
 /// Public id as a map key.
 type PublicKeyId = [u8; 16];
 
@@ -93,7 +94,7 @@ impl KeyCache {
                 break;
             }
         }
-        let written: Vec<Box<str>> = ring.accounts.read().keys().cloned().collect();
+        let written: FastSet<Box<str>> = ring.accounts.read().keys().cloned().collect();
         let mut after: Option<String> = None;
         loop {
             let page = vault.keys.list(None, after.as_deref(), PAGE_ROWS).map_err(to_text)?;
@@ -113,9 +114,9 @@ impl KeyCache {
     /// Writes the accounts that are in the cache but not in the store: the default account, and accounts that only keys
     /// of earlier versions name. `written` has the accounts of the store. If the store cannot be written now, the start
     /// continues, and the next start tries again.
-    fn persist_implicit_accounts(&self, vault: &Stores, written: &[Box<str>]) {
+    fn persist_implicit_accounts(&self, vault: &Stores, written: &FastSet<Box<str>>) {
         let now = self.clock.unix_seconds();
-        for id in self.accounts.read().keys().filter(|id| !written.contains(id)) {
+        for id in self.accounts.read().keys().filter(|id| !written.contains(*id)) {
             let account = AccountRecord {
                 id: id.to_string(),
                 name: id.to_string(),
@@ -376,3 +377,6 @@ fn missing_key() -> ApiError {
         "No API key was sent; send it as Authorization: Bearer, or as x-api-key.",
     )
 }
+
+#[cfg(test)]
+mod tests;
