@@ -46,6 +46,9 @@ pub struct KeyCache {
     /// Time of the steady clock in milliseconds until which the cached keys may be trusted. After it, another gateway
     /// may have revoked a key without notice.
     valid_until: AtomicU64,
+    /// Time for which the cached keys may be trusted after the changes by other gateways were read; `None` without a
+    /// limit.
+    stale: Option<Duration>,
     digester: KeyDigester,
     clock: ProcessClock,
 }
@@ -77,9 +80,12 @@ impl KeyCache {
             budgeted_principals: Mutex::default(),
             active_principals: Mutex::default(),
             valid_until: AtomicU64::new(u64::MAX),
+            stale: vault.fleet.settings().and_then(|settings| settings.stale),
             digester: KeyDigester::new(&vault.pepper.0),
             clock,
         };
+        // The database may become unreachable before the first read of changes.
+        ring.extend_validity(clock.steady_now());
         let mut after: Option<String> = None;
         loop {
             let page = vault.accounts.list(after.as_deref(), PAGE_ROWS).map_err(to_text)?;
@@ -166,10 +172,11 @@ impl KeyCache {
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
     }
 
-    /// Sets the time of the steady clock until which the cached keys may be trusted; `None` means without a limit.
-    pub fn set_valid_until(&self, time: Option<Duration>) {
+    /// Records that the cache has all changes that other gateways had made by `read_at`, a time of the steady clock.
+    pub fn extend_validity(&self, read_at: Duration) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
+        let until = self.stale.map_or(u64::MAX, |stale| millis(read_at.saturating_add(stale)));
+        self.valid_until.store(until, Ordering::Relaxed);
     }
 
     /// Returns true if the changes by other gateways were read recently enough to trust the cached keys.

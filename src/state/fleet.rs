@@ -55,13 +55,14 @@ impl FleetSync {
         if !stores.fleet.is_shared() {
             return Ok(None);
         }
+        let read_at = Instant::now();
         let feed =
             ChangeFeed::start(stores).map_err(|error| format!("The store cannot be read: {error}."))?;
         Ok(Some(Self {
             feed: Mutex::new(feed),
             exchange: Mutex::default(),
             start: rand::random(),
-            fed_at: Mutex::new(Instant::now()),
+            fed_at: Mutex::new(read_at),
             differing: Mutex::default(),
             clocks: Mutex::default(),
             is_failing: AtomicBool::new(false),
@@ -95,8 +96,7 @@ impl AppState {
 
     fn note_changes_read(&self, work: &FleetSync, read_at: Instant, steady: Duration) {
         *work.fed_at.lock() = read_at;
-        let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
-        self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
+        self.key_cache.extend_validity(steady);
     }
 
     /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
