@@ -7,7 +7,7 @@ use crate::app::background;
 use crate::app::demo_providers::{self, SimulatedProviders};
 use crate::app::file_watcher;
 use crate::batch::BatchManager;
-use crate::billing::handover::InheritedHolds;
+use crate::billing::handover::{ActionForwarder, InheritedHolds};
 use crate::config::ConfigLoader;
 use crate::config::settings::Settings;
 use crate::net::executor::WorkerThreads;
@@ -143,11 +143,15 @@ impl RunningGateway {
         }
         let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
         let sockets = sockets.map_err(|error| format!("The sockets cannot be handed over: {error}."))?;
-        let program = program.clone();
-        let successor = spawn_blocking(move || Successor::start(&program, &sockets));
-        let successor = successor.await.map_err(|_| "The new process was not waited for.".to_owned())??;
+        let (program, ledger) = (program.clone(), self.app.ledger.clone());
+        let started = spawn_blocking(move || {
+            let forwarder = ledger.prepare_forwarding()?;
+            Ok::<_, String>((Successor::start(&program, &sockets)?, forwarder))
+        });
+        let started = started.await.map_err(|_| "The new process was not waited for.".to_owned())?;
+        let (successor, forwarder) = started?;
         let id = successor.id();
-        match self.hand_over(successor).await {
+        match self.hand_over(successor, forwarder).await {
             Ok(link) => {
                 self.link = Some(link);
                 Ok(id)
@@ -159,7 +163,12 @@ impl RunningGateway {
         }
     }
 
-    async fn hand_over(&mut self, successor: Successor) -> Result<Arc<ControlChannel>, String> {
+    /// Hands the store over. Nothing fails after the successor has it: this process must not write then.
+    async fn hand_over(
+        &mut self,
+        successor: Successor,
+        forwarder: ActionForwarder,
+    ) -> Result<Arc<ControlChannel>, String> {
         if !self.app.batches.close().await || self.app.ledger.is_failing() {
             spawn_blocking(move || successor.cancel()).await.ok();
             return Err("The batches or the ledger did not stop; this process goes on.".to_owned());
@@ -185,7 +194,7 @@ impl RunningGateway {
                 .stores
                 .hand_over(|| successor.hand_over(move |news| apply_peer_event(&heard, &runtime, news)))?;
             let sender = link.clone();
-            app.ledger.forward_actions(counted, move |acts| sender.send_actions(acts))?;
+            app.ledger.forward_actions(forwarder, counted, move |acts| sender.send_actions(acts));
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))

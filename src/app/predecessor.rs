@@ -13,8 +13,9 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Level;
 
-/// Reports to the previous process that this process is ready, and starts the thread that serves it: the thread records
-/// its ledger actions and executes its store requests until it ends, and then voids the reserves that it left open.
+/// Starts the thread that serves the previous process, and reports to that process that this one is ready. The thread
+/// records its ledger actions and executes its store requests until it ends, and then voids the reserves that it left
+/// open.
 ///
 /// # Errors
 /// Returns a sentence that names the cause; the previous process then continues to serve.
@@ -28,7 +29,7 @@ pub fn serve_predecessor(
     let out = Arc::new(Mutex::new(line.try_clone().map_err(failed)?));
     let predecessor = Predecessor::new(out.clone());
     app.add_predecessor(predecessor.clone());
-    messages::write_message(&mut *out.lock(), &NewToOld::Ready).map_err(failed)?;
+    let ready = out.clone();
     let (app, runtime) = (app.clone(), Handle::current());
     let serve = move || {
         let holds = serve(&mut line, &out, &app, &runtime, holds);
@@ -40,7 +41,8 @@ pub fn serve_predecessor(
         app.remove_predecessor(&predecessor);
     };
     std::thread::Builder::new().name("handover".to_owned()).spawn(serve).map_err(failed)?;
-    Ok(())
+    // Sent last, because the previous process gives up the store for good once it has this message.
+    messages::write_message(&mut *ready.lock(), &NewToOld::Ready).map_err(failed)
 }
 
 /// Serves the previous process until it ends and its calls of the store are executed; returns the reserves that it left

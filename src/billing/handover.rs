@@ -14,7 +14,8 @@ use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFo
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use tracing::Level;
 
 /// Maximum number of actions per message.
@@ -31,6 +32,16 @@ pub struct ChargeEvent {
     pub amount: i64,
     /// Amount of the charge in EUR.
     pub eur: Decimal,
+}
+
+/// Function that passes actions to another process. It returns true once they are on the disk, or false if they never
+/// will be.
+type SendActions = Box<dyn FnMut(Vec<SentAction>) -> bool + Send>;
+
+/// Thread that waits for [`Ledger::forward_actions`]. Dropping the forwarder ends the thread.
+pub struct ActionForwarder {
+    start: mpsc::Sender<(u64, SendActions)>,
+    thread: JoinHandle<()>,
 }
 
 /// Open reservations of the old process, by request ID.
@@ -155,6 +166,8 @@ impl Ledger {
     /// Returns a sentence for the operator if the ledger cannot be used.
     pub fn restart_writer(&self) -> Result<(), String> {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        // There must never be two writers, also if the handover broke off before the writer was stopped.
+        self.stop_writer();
         self.store.update_replica().map_err(to_message)?;
         let tip = self.store.tip().map_err(to_message)?;
         let balances = self.store.balances().map_err(to_message)?;
@@ -169,18 +182,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they
-    /// never will be. The stored spend counters already include the operations up to the number `counted`.
+    /// Starts the thread that will pass operations to another process. It is started before the handover, because
+    /// nothing may fail once the other process has the store.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
-    pub fn forward_actions(
-        &self,
-        counted: u64,
-        mut send: impl FnMut(Vec<SentAction>) -> bool + Send + 'static,
-    ) -> Result<(), String> {
-        let queue = self.queue.clone();
+    pub fn prepare_forwarding(&self) -> Result<ActionForwarder, String> {
+        let (queue, (start, started)) = (self.queue.clone(), mpsc::channel::<(u64, SendActions)>());
         let forward = move || {
+            let Ok((counted, mut send)) = started.recv() else { return };
             while let Some(DrainedOps { ops, last, .. }) = queue.take_operations(MAX_ACTIONS, None) {
                 if ops.is_empty() {
                     continue;
@@ -205,10 +215,22 @@ impl Ledger {
             }
             queue.mark_writer_ended();
         };
-        let started = std::thread::Builder::new().name("ledger".to_owned()).spawn(forward);
-        let thread = started.map_err(|error| format!("The ledger's thread cannot be started: {error}."))?;
-        self.threads.lock().push(thread);
-        Ok(())
+        let spawned = std::thread::Builder::new().name("ledger".to_owned()).spawn(forward);
+        let thread = spawned.map_err(|error| format!("The ledger's thread cannot be started: {error}."))?;
+        Ok(ActionForwarder { start, thread })
+    }
+
+    /// Passes queued and later operations to `send`. The stored spend counters already include the operations up to the
+    /// number `counted`.
+    pub fn forward_actions(
+        &self,
+        forwarder: ActionForwarder,
+        counted: u64,
+        send: impl FnMut(Vec<SentAction>) -> bool + Send + 'static,
+    ) {
+        // The thread waits for this message, so it is received.
+        forwarder.start.send((counted, Box::new(send))).ok();
+        self.threads.lock().push(forwarder.thread);
     }
 }
 

@@ -7,6 +7,7 @@ mod days;
 mod exports;
 mod fenced;
 mod flaky;
+mod forwarding;
 mod history;
 mod journal;
 mod lines;

@@ -28,11 +28,15 @@ pub enum PeerEvent {
 }
 
 impl ControlChannel {
-    /// Starts the thread that reads responses and events from the connection; it calls `news` for each event.
+    /// Starts the thread that reads responses and events from the connection; it calls `news` for each event. Also
+    /// returns a channel that receives a value once the new process serves, and that closes with the connection.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub fn start(stream: UnixStream, mut news: impl FnMut(PeerEvent) + Send + 'static) -> Result<Arc<Self>> {
+    pub fn start(
+        stream: UnixStream,
+        mut news: impl FnMut(PeerEvent) + Send + 'static,
+    ) -> Result<(Arc<Self>, mpsc::Receiver<()>)> {
         let mut from = stream.try_clone()?;
         let link = Arc::new(Self {
             out: Mutex::new(stream),
@@ -40,7 +44,7 @@ impl ControlChannel {
             next: AtomicU64::new(1),
             lost: AtomicBool::new(false),
         });
-        let reader = link.clone();
+        let (reader, (serving, is_serving)) = (link.clone(), mpsc::channel());
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
             while let Ok(frame) = messages::read_message::<NewToOld>(&mut from) {
                 match frame {
@@ -48,13 +52,16 @@ impl ControlChannel {
                     NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
                     NewToOld::Key(id) => news(PeerEvent::KeyChanged(id)),
                     NewToOld::Account(id) => news(PeerEvent::AccountChanged(id)),
-                    NewToOld::Prepared | NewToOld::Ready => {}
+                    NewToOld::Ready => {
+                        serving.send(()).ok();
+                    }
+                    NewToOld::Prepared => {}
                 }
             }
             reader.lost.store(true, Ordering::Release);
             reader.pending.lock().clear();
         })?;
-        Ok(link)
+        Ok((link, is_serving))
     }
 
     fn on_response(&self, number: u64, answer: Option<StoreResponse>) {

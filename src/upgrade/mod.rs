@@ -24,7 +24,8 @@
 //! - All other store accesses of the old process (a long upload, a download, the end of a file) go to the
 //!   new one by [`remote`].
 //! - After any failure before `Ready` the new process is killed, and the old one opens its store again and continues;
-//!   nothing is lost except time.
+//!   nothing is lost except time. Nothing can fail after `Ready`: the threads that both processes then need are started
+//!   before.
 //! - If the new process dies afterwards, the charges of the old one's remaining streams are lost, and the old one
 //!   logs it: their reservations are voided at the next start.
 //! - Several processes may drain at once: each has a connection to the next.

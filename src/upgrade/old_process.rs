@@ -38,10 +38,12 @@ impl LaunchCommand {
     }
 }
 
-/// New process that this process has started as its successor.
+/// New process that this process has started as its successor. If it is dropped before the new process serves, the new
+/// process is killed, so that it does not hold the store.
 pub struct Successor {
     child: Child,
     stream: UnixStream,
+    is_serving: bool,
 }
 
 impl Successor {
@@ -59,7 +61,7 @@ impl Successor {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(failed)?;
-        let mut new = Self { child, stream: own_end };
+        let mut new = Self { child, stream: own_end, is_serving: false };
         let sent = new.send_sockets(listeners);
         if sent.is_ok() && matches!(messages::read_message(&mut new.stream), Ok(NewToOld::Prepared)) {
             return Ok(new);
@@ -88,19 +90,23 @@ impl Successor {
         mut self,
         news: impl FnMut(PeerEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
-        let sent = messages::write_message(&mut self.stream, &OldToNew::Yours);
-        if sent.is_err() || !matches!(messages::read_message(&mut self.stream), Ok(NewToOld::Ready)) {
-            return Err(self.kill("did not take over"));
-        }
+        // The channel is opened before the new process gets the store: nothing may fail once it serves.
         let channel = self.stream.try_clone().and_then(|stream| {
             stream.set_read_timeout(None)?;
             ControlChannel::start(stream, news)
         });
-        channel.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))
+        let (channel, serving) =
+            channel.map_err(|error| format!("{} ({error})", self.kill("cannot be reached")))?;
+        let sent = messages::write_message(&mut self.stream, &OldToNew::Yours);
+        if sent.is_err() || serving.recv_timeout(STEP_TIMEOUT).is_err() {
+            return Err(self.kill("did not take over"));
+        }
+        self.is_serving = true;
+        Ok(channel)
     }
 
-    /// Kills the new process, so that it does not hold the store.
-    fn kill(mut self, what: &str) -> String {
+    /// Kills the new process; returns a sentence for the operator.
+    fn kill(&mut self, what: &str) -> String {
         let ended = self.child.try_wait().ok().flatten();
         self.child.kill().ok();
         let ended = ended.or_else(|| self.child.wait().ok());
@@ -108,8 +114,19 @@ impl Successor {
         format!("The new process {what}{how}; the old process continues.")
     }
 
-    /// Kills the new process because this one continues.
+    /// Kills the new process because this one continues. Blocks.
     pub fn cancel(self) {
-        self.kill("is not needed");
+        drop(self);
     }
 }
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.is_serving {
+            self.kill("is not needed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
