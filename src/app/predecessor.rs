@@ -6,16 +6,14 @@ use crate::billing::handover::InheritedHolds;
 use crate::state::AppState;
 use crate::upgrade::messages::{self, NewToOld, OldToNew};
 use crate::upgrade::new_process::{InheritedState, Predecessor};
-use parking_lot::Mutex;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Level;
 
-/// Starts the thread that serves the previous process, and reports to that process that this one is ready. The thread
-/// records its ledger actions and executes its store requests until it ends, and then voids the reserves that it left
-/// open.
+/// Starts the threads that serve the previous process, and reports to that process that this one is ready. The threads
+/// record its ledger actions and execute its store requests until it ends, and then void the reserves that it left open.
 ///
 /// # Errors
 /// Returns a sentence that names the cause; the previous process then continues to serve.
@@ -26,30 +24,30 @@ pub fn serve_predecessor(
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("The process before this one cannot be heard: {error}.");
     let mut line = arrival.into_connection();
-    let out = Arc::new(Mutex::new(line.try_clone().map_err(failed)?));
-    let predecessor = Predecessor::new(out.clone());
+    let out = line.try_clone().map_err(failed)?;
+    let predecessor = Predecessor::default();
     app.add_predecessor(predecessor.clone());
-    let ready = out.clone();
-    let (app, runtime) = (app.clone(), Handle::current());
+    let (app, runtime, served) = (app.clone(), Handle::current(), predecessor.clone());
     let serve = move || {
-        let holds = serve(&mut line, &out, &app, &runtime, holds);
+        let holds = serve(&mut line, &served, &app, &runtime, holds);
+        served.close();
         if !holds.is_empty() {
             tracing::error!(name: "predecessor_lost", open = %holds.len());
         }
         holds.void();
         app.ledger.record_predecessor_end();
-        app.remove_predecessor(&predecessor);
+        app.remove_predecessor(&served);
     };
     std::thread::Builder::new().name("handover".to_owned()).spawn(serve).map_err(failed)?;
-    // Sent last, because the previous process gives up the store for good once it has this message.
-    messages::write_message(&mut *ready.lock(), &NewToOld::Ready).map_err(failed)
+    // The last step, because the previous process gives up the store for good once it knows that this one is ready.
+    predecessor.start_writer(out).map_err(failed)
 }
 
 /// Serves the previous process until it ends and its calls of the store are executed; returns the reserves that it left
 /// open.
 fn serve(
     line: &mut UnixStream,
-    out: &Arc<Mutex<UnixStream>>,
+    predecessor: &Predecessor,
     app: &Arc<AppState>,
     runtime: &Handle,
     mut holds: InheritedHolds,
@@ -64,20 +62,20 @@ fn serve(
                         app.apply_remote_charge(&charged);
                     }
                 }
-                let (app, out, ticket) = (app.clone(), out.clone(), app.ledger.current_ticket());
+                let (app, sender, ticket) = (app.clone(), predecessor.clone(), app.ledger.current_ticket());
                 runtime.spawn(async move {
                     if app.ledger.wait_durable(ticket).await {
-                        messages::write_message(&mut *out.lock(), &NewToOld::Persisted(number)).ok();
+                        sender.respond(NewToOld::Persisted(number));
                     }
                 });
             }
             Ok(OldToNew::Call { number, call }) => {
-                let (app, out, handle) = (app.clone(), out.clone(), runtime.clone());
+                let (app, sender, handle) = (app.clone(), predecessor.clone(), runtime.clone());
                 while calls.try_join_next().is_some() {}
                 let execute = move || {
                     let of_batches = call.writes_batches();
                     let answer = call.execute(&*app.stores.store);
-                    messages::write_message(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
+                    sender.respond(NewToOld::Answer(number, answer));
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch_context)).is_err() {
                         tracing::event!(name: "batches_not_resumed", Level::ERROR, {});
                     }

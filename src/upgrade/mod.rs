@@ -37,6 +37,7 @@ mod fd_passing;
 pub mod messages;
 pub mod new_process;
 pub mod old_process;
+mod outbox;
 pub mod remote;
 
 /// Environment variable of a process whose standard input is the connection to its predecessor.

@@ -1,8 +1,8 @@
 //! New process of an upgrade: the sockets and the store that it takes over, and its handle of the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
+use super::outbox::Outbox;
 use super::{TAKEOVER_VARIABLE, fd_passing};
-use parking_lot::Mutex;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -64,31 +64,50 @@ impl InheritedState {
     }
 }
 
-/// Handle of the old process of an upgrade, while it drains.
-#[derive(Clone)]
+/// Handle of the old process of an upgrade, while it drains. No call waits for that process.
+#[derive(Clone, Default)]
 pub struct Predecessor {
-    out: Arc<Mutex<UnixStream>>,
+    outbox: Arc<Outbox>,
 }
 
 impl Predecessor {
-    /// Creates the handle of the process at the other end of this connection.
-    pub(crate) const fn new(out: Arc<Mutex<UnixStream>>) -> Self {
-        Self { out }
+    /// Starts the thread that reports to the process at the other end of `stream` that this process is ready, and then
+    /// sends the messages.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
+    pub(crate) fn start_writer(&self, mut stream: UnixStream) -> std::io::Result<()> {
+        let outbox = self.outbox.clone();
+        let write = move || match messages::write_message(&mut stream, &NewToOld::Ready) {
+            Ok(()) => outbox.write_to(&mut stream),
+            Err(_) => outbox.close(),
+        };
+        std::thread::Builder::new().name("handover".to_owned()).spawn(write).map(drop)
     }
 
     /// Reports the change of an API key to the old process.
     pub fn report_key_change(&self, id: &str) {
-        messages::write_message(&mut *self.out.lock(), &NewToOld::Key(id.to_owned())).ok();
+        self.outbox.push_key_change(id);
     }
 
     /// Reports the change of an account to the old process.
     pub fn report_account_change(&self, id: &str) {
-        messages::write_message(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
+        self.outbox.push_account_change(id);
+    }
+
+    /// Sends the response to a request of the old process.
+    pub(crate) fn respond(&self, response: NewToOld) {
+        self.outbox.push_response(response);
+    }
+
+    /// Ends the messages to the old process.
+    pub(crate) fn close(&self) {
+        self.outbox.close();
     }
 
     /// Returns true if both handles belong to the same process.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.out, &other.out)
+        Arc::ptr_eq(&self.outbox, &other.outbox)
     }
 }
