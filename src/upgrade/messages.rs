@@ -65,14 +65,25 @@ pub enum NewToOld {
     Account(String),
 }
 
+impl SentAction {
+    /// Returns the approximate size of the action in a message.
+    pub(super) fn size_estimate(&self) -> usize {
+        let terms = self.terms.as_ref().map_or(0, |(id, text)| id.len() + text.len());
+        self.line.len() + terms
+    }
+}
+
 /// Writes a message to the other process.
 ///
 /// # Errors
-/// Returns an error if the other process has closed the connection.
+/// Returns `FileTooLarge` if the other process would not accept a message of this size, and writes nothing then. Returns
+/// another error if the other process has closed the connection.
 pub fn write_message(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
     let mut text = vec![0; 4];
     serde_json::to_writer(&mut text, frame)?;
-    let length = u32::try_from(text.len() - 4).map_err(|_| Error::from(ErrorKind::InvalidData))?;
+    let length = text.len() - 4;
+    let length = u32::try_from(length).ok().filter(|length| *length as usize <= MAX_MESSAGE);
+    let length = length.ok_or_else(|| Error::from(ErrorKind::FileTooLarge))?;
     if let Some(head) = text.first_chunk_mut() {
         *head = length.to_le_bytes();
     }
@@ -93,4 +104,21 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl Read) -> Result<T> {
     let mut text = vec![0; length];
     from.read_exact(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_message_that_the_reader_would_refuse_is_not_written() {
+        let mut out = Vec::new();
+        let largest = "x".repeat(MAX_MESSAGE - 2);
+        write_message(&mut out, &largest).unwrap();
+        assert_eq!(read_message::<String>(&mut &*out).unwrap(), largest);
+        out.clear();
+        let error = write_message(&mut out, &format!("{largest}x")).unwrap_err();
+        assert_eq!((error.kind(), out.len()), (ErrorKind::FileTooLarge, 0));
+    }
 }

@@ -2,9 +2,10 @@
 //! does not read, such as one that a debugger has stopped.
 
 use super::messages::{self, NewToOld};
+use super::remote::StoreResponse;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 /// Queue of messages to an earlier process.
 #[derive(Default)]
@@ -69,7 +70,13 @@ impl Outbox {
     /// Writes the messages until the queue is closed or the connection is lost. Blocks.
     pub fn write_to(&self, out: &mut impl Write) {
         while let Some(message) = self.next() {
-            if messages::write_message(out, &message).is_err() {
+            let mut written = messages::write_message(out, &message);
+            if let (Err(error), NewToOld::Answer(number, _)) = (&written, &message)
+                && error.kind() == ErrorKind::FileTooLarge
+            {
+                written = messages::write_message(out, &NewToOld::Answer(*number, StoreResponse::Failed));
+            }
+            if written.is_err() {
                 self.close();
             }
         }
@@ -94,7 +101,6 @@ impl Outbox {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::upgrade::remote::StoreResponse;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
@@ -143,6 +149,22 @@ mod tests {
             }
         }
         assert_eq!((changes, answers), (100_000, 1));
+        outbox.close();
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_response_that_is_too_large_fails_and_the_connection_goes_on() {
+        let (mut out, mut other_end) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::default());
+        let writer = outbox.clone();
+        let writer = std::thread::spawn(move || writer.write_to(&mut out));
+        // Each byte is a number of three digits and a comma.
+        let row = StoreResponse::Row(Some(vec![u8::MAX; 17 << 20]));
+        outbox.push_response(NewToOld::Answer(1, row));
+        outbox.push_response(NewToOld::Persisted(2));
+        assert!(matches!(read(&mut other_end), NewToOld::Answer(1, StoreResponse::Failed)));
+        assert!(matches!(read(&mut other_end), NewToOld::Persisted(2)));
         outbox.close();
         writer.join().unwrap();
     }
