@@ -1,5 +1,6 @@
 //! Passing of listening sockets from one process to another (`SCM_RIGHTS`).
 
+use crate::config::settings::MAX_LISTENERS;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -10,8 +11,6 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Maximum number of sockets that a process receives.
-pub const MAX_SOCKETS: usize = 64;
 /// Data byte that is sent with a descriptor, because a message without data is not possible.
 const CARRIER_BYTE: &[u8] = b"s";
 
@@ -32,12 +31,16 @@ pub fn send_sockets(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
     Ok(())
 }
 
-/// Receives `count` sockets, at most [`MAX_SOCKETS`]. Blocks.
+/// Receives `count` sockets. Blocks.
 ///
 /// # Errors
-/// Returns an error if the other process is gone, or the message has no descriptor.
+/// Returns an error if there are more than [`MAX_LISTENERS`], if the other process is gone, or if a message has no
+/// descriptor.
 pub fn receive_sockets(over: &UnixStream, count: usize) -> Result<Vec<TcpListener>> {
-    (0..count.min(MAX_SOCKETS)).map(|_| receive_socket(over)).collect()
+    if count > MAX_LISTENERS {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    (0..count).map(|_| receive_socket(over)).collect()
 }
 
 fn receive_socket(over: &UnixStream) -> Result<TcpListener> {
@@ -72,5 +75,12 @@ mod tests {
         let taken = receive_sockets(&two, 1).unwrap().pop().unwrap();
         assert_eq!(taken.local_addr().unwrap(), address);
         assert_eq!(taken.accept().unwrap().1, waiting.local_addr().unwrap());
+    }
+
+    #[test]
+    fn more_sockets_than_possible_are_refused_as_a_whole() {
+        let (_one, two) = UnixStream::pair().unwrap();
+        let refused = receive_sockets(&two, MAX_LISTENERS + 1).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData, "no socket was waited for");
     }
 }

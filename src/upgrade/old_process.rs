@@ -3,6 +3,7 @@
 use super::control_channel::{ControlChannel, PeerEvent};
 use super::messages::{self, NewToOld, OldToNew};
 use super::{TAKEOVER_VARIABLE, fd_passing};
+use crate::config::settings::MAX_LISTENERS;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -52,6 +53,12 @@ impl Successor {
     /// # Errors
     /// Returns a sentence for the operator; the new process has ended then.
     pub fn start(program: &LaunchCommand, listeners: &[TcpListener]) -> Result<Self, String> {
+        if listeners.len() > MAX_LISTENERS {
+            let count = listeners.len();
+            return Err(format!(
+                "{count} listeners cannot be handed over; at most {MAX_LISTENERS} are possible."
+            ));
+        }
         let failed = |error: std::io::Error| format!("The new process cannot be started: {error}.");
         let (own_end, theirs) = UnixStream::pair().map_err(failed)?;
         own_end.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;

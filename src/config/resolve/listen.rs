@@ -2,8 +2,8 @@
 
 use super::super::raw::{self, ConfigFile, OneOrMany};
 use super::super::settings::{
-    ClientCertificatePolicy, ConsoleSettings, HttpsSettings, ListenSettings, SimulatorSettings, TlsSettings,
-    TlsVersion,
+    ClientCertificatePolicy, ConsoleSettings, HttpsSettings, ListenSettings, MAX_LISTENERS,
+    SimulatorSettings, TlsSettings, TlsVersion,
 };
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
@@ -174,7 +174,7 @@ impl SettingsResolver<'_> {
         None
     }
 
-    /// Checks that no two listeners share a port.
+    /// Checks that no two listeners share a port, and that there are not too many.
     pub fn check_port_clashes(
         &mut self,
         listen: Option<&ListenSettings>,
@@ -198,6 +198,13 @@ impl SettingsResolver<'_> {
         for (index, address) in console.iter().flat_map(|console| console.listen.iter()).enumerate() {
             let several = console.is_some_and(|console| console.listen.len() != 1);
             all.push((*address, if several { dashboard.list_element(index) } else { dashboard.clone() }));
+        }
+        if all.len() > MAX_LISTENERS {
+            let spot = if listen.http.len() > all.len() / 2 { spot.child("http") } else { dashboard };
+            let why =
+                format!("The gateway has {} listeners, and at most {MAX_LISTENERS} are possible.", all.len());
+            self.report_mistake(&spot, why, "Write fewer addresses in `listen.http` and `console.listen`.");
+            return;
         }
         for (index, simulated) in simulators.iter().enumerate() {
             all.push((simulated.address, top.child("simulated").list_element(index).child("address")));

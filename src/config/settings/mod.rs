@@ -113,6 +113,9 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigVersion(pub Box<str>);
 
+/// Maximum number of listening sockets, the admin listener and the dashboard included: an upgrade hands over no more.
+pub const MAX_LISTENERS: usize = 64;
+
 /// Listeners. No two share an address; at least one of `http` and `https` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSettings {

@@ -70,3 +70,17 @@ fn a_batch_line_is_as_long_as_one_that_can_be_read() {
         assert_eq!(mistakes(&line(size)), [], "{size}");
     }
 }
+
+#[test]
+fn there_are_no_more_listeners_than_an_upgrade_hands_over() {
+    let addresses =
+        |ip: &str, count: u8| (1..=count).map(|n| format!("\"{ip}.{n}:1\"")).collect::<Vec<_>>().join(",");
+    let listen = |http: u8, dashboard: u8| {
+        let lines = [addresses("127.0.0", http), addresses("127.0.1", dashboard)];
+        with(&format!("[listen]\nhttp = [{}]\n[console]\nlisten = [{}]", lines[0], lines[1]), "", "", "")
+    };
+    // One more is the admin listener.
+    assert_eq!(mistakes(&listen(60, 3)), []);
+    tells(&listen(61, 3), "listen.http", "has 65 listeners, and at most 64", "fewer addresses");
+    tells(&listen(1, 250), "console.listen", "has 252 listeners, and at most 64", "fewer addresses");
+}
