@@ -6,6 +6,7 @@ mod fleet;
 pub mod grid_intensity;
 pub mod latency_records;
 mod persistent_state;
+mod predecessors;
 mod scrape;
 mod spending;
 
@@ -331,40 +332,6 @@ impl AppState {
     /// Returns true if another process has the store or is about to take it.
     pub fn is_store_handed_over(&self) -> bool {
         self.lifecycle.is_handed_over()
-    }
-
-    /// Registers an earlier process that still drains.
-    pub fn add_predecessor(&self, predecessor: Predecessor) {
-        self.predecessors.lock().push(predecessor);
-    }
-
-    /// Removes an earlier process that has ended.
-    pub fn remove_predecessor(&self, predecessor: &Predecessor) {
-        self.predecessors.lock().retain(|known| !known.is_same(predecessor));
-        self.lifecycle.notify_waiters();
-    }
-
-    /// Reports a changed key to the processes that still drain.
-    pub fn notify_key_changed(&self, id: &str) {
-        self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_key_change(id));
-    }
-
-    /// Reports a changed account to the processes that still drain.
-    pub fn notify_account_changed(&self, id: &str) {
-        self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_account_change(id));
-    }
-
-    /// Waits until the last exchange and every earlier process have ended.
-    pub async fn wait_until_drained(&self) {
-        loop {
-            let emptied = self.lifecycle.change_signal().notified();
-            tokio::pin!(emptied);
-            emptied.as_mut().enable();
-            if self.in_flight_exchanges() == 0 && self.predecessors.lock().is_empty() {
-                return;
-            }
-            emptied.await;
-        }
     }
 }
 
