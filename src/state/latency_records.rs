@@ -2,13 +2,13 @@
 //! are read at startup. At startup, they count as older by the time for which the gateway was down.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
-//! that changed are written, and of offers a bounded number per round. Rows of offers and models that are no longer
+//! that changed are written, a bounded number per round. Rows of offers and models that are no longer
 //! configured, and rows that cannot be decoded, are deleted at startup.
 
 use crate::state::AppState;
 use crate::state::grid_intensity::flush_intensity;
 use crate::time::clock::ProcessClock;
-use crate::upstream::config_snapshot::ConfigSnapshot;
+use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::OfferState;
 use penstock_core::hex;
 use penstock_routing::{LastHourStats, LatencyStats};
@@ -17,10 +17,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Maximum number of rows of offers that are written in one round in the background: about half a megabyte.
+/// Maximum number of rows of offers, and of rows of models, that are written in one round in the background: about half
+/// a megabyte, and two. A commit has no more either, because commits are limited in size.
 const ROUND_ROWS: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
@@ -39,10 +41,17 @@ struct FigureRow<T> {
 /// Rows that a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushScope {
-    /// Bounded number of changed rows of offers and all changed rows of models, while requests are served.
+    /// Bounded number of changed rows, while requests are served. The next round continues behind them.
     Round,
     /// All changed rows, before the process ends.
     Everything,
+}
+
+/// Position at which the next round begins.
+#[derive(Debug, Default)]
+pub struct RoundStart {
+    offer: AtomicUsize,
+    model: AtomicUsize,
 }
 
 fn millis(time: Duration) -> u64 {
@@ -135,47 +144,96 @@ fn read_rows<T: DeserializeOwned>(
     Ok(rows)
 }
 
-/// Writes the statistics that changed since they were last written, as far as `extent` says, and the intensities of the
+/// Writes the statistics that changed since they were last written, in the given scope, and the intensities of the
 /// grids; blocks.
-pub fn flush_latency_records(app: &AppState, extent: FlushScope) {
+pub fn flush_latency_records(app: &AppState, scope: FlushScope) {
     flush_intensity(app);
     let live = app.config_snapshot();
-    let most = match extent {
+    let most = match scope {
         FlushScope::Round => ROUND_ROWS,
         FlushScope::Everything => usize::MAX,
     };
-    let mut offers = Vec::new();
-    // Each round starts at another offset, so that all rows are written eventually even if many rows change.
-    let count = live.offers.len().max(1);
-    let first = usize::try_from(app.clock.unix_seconds()).unwrap_or(0).wrapping_mul(ROUND_ROWS) % count;
-    for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
-        if offers.len() >= most {
-            break;
-        }
-        let figures = offer.latency_stats.lock();
-        if mark_if_changed(&offer.latency_stats_version, figures.revision()) {
-            let row = FigureRow::new(figures.clone(), app.clock);
-            drop(figures);
-            offers.push((row_name(offer), row));
-        }
-    }
-    let mut models = Vec::new();
-    for model in live
-        .models()
-        .filter(|model| mark_if_changed(&model.hourly_stats_version, model.hourly_stats.lock().revision()))
-    {
-        let row = FigureRow::new(model.hourly_stats.lock().clone(), app.clock);
-        models.push((format!("{MODELS}{}", model.model.card.id), row));
-    }
+    let start = &app.latency_round;
+    let offers = collect_rows(&live.offers, &start.offer, most, |offer| {
+        let figures = {
+            let figures = offer.latency_stats.lock();
+            mark_if_changed(&offer.latency_stats_version, figures.revision()).then(|| figures.clone())?
+        };
+        Some((row_name(offer), FigureRow::new(figures, app.clock)))
+    });
+    let models: Vec<&Arc<ModelState>> = live.models().collect();
+    let models = collect_rows(&models, &start.model, most, |model| {
+        let hour = {
+            let hour = model.hourly_stats.lock();
+            mark_if_changed(&model.hourly_stats_version, hour.revision()).then(|| hour.clone())?
+        };
+        Some((format!("{MODELS}{}", model.model.card.id), FigureRow::new(hour, app.clock)))
+    });
     let store = &app.stores.measurements;
-    let written = store.put(&offers).and_then(|()| store.put(&models));
+    let offers = offers.chunks(ROUND_ROWS).try_for_each(|rows| store.put(rows));
+    let written = offers.and_then(|()| models.chunks(ROUND_ROWS).try_for_each(|rows| store.put(rows)));
     if let Err(error) = written {
         tracing::warn!(name: "latency_stats_not_written", why = %error);
     }
+}
+
+/// Returns the rows of at most `most` elements for which `to_row` returns one. Begins at `start`, and moves it behind the
+/// last element that was passed to `to_row`, so that all rows are written eventually even if many change all the time.
+fn collect_rows<E, R>(
+    elements: &[E],
+    start: &AtomicUsize,
+    most: usize,
+    to_row: impl Fn(&E) -> Option<R>,
+) -> Vec<R> {
+    let first = start.load(Ordering::Relaxed).min(elements.len());
+    let (before, after) = elements.split_at(first);
+    let (mut rows, mut passed) = (Vec::new(), 0);
+    for element in after.iter().chain(before) {
+        if rows.len() >= most {
+            break;
+        }
+        passed += 1;
+        rows.extend(to_row(element));
+    }
+    start.store((first + passed) % elements.len().max(1), Ordering::Relaxed);
+    rows
 }
 
 /// Returns true if the stamp differs from the one that was written last, and records it as written. If the store then
 /// fails to write the row, the row is written after its next change.
 fn mark_if_changed(written_stamp: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && written_stamp.swap(stamp, Ordering::Relaxed) != stamp
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn rounds_pass_all_rows_whatever_their_number_although_all_change_all_the_time() {
+        for count in [0, 1, 999, ROUND_ROWS, 1_001, 2_000, 2_500, 3_000, 10_000] {
+            let (elements, start) = ((0..count).collect::<Vec<usize>>(), AtomicUsize::new(0));
+            let mut written = vec![0; count];
+            let rounds = count.div_ceil(ROUND_ROWS);
+            for _ in 0..rounds {
+                let rows = collect_rows(&elements, &start, ROUND_ROWS, |number| Some(*number));
+                assert_eq!(rows.len(), count.min(ROUND_ROWS));
+                rows.into_iter().for_each(|number| written[number] += 1);
+            }
+            assert!(written.iter().all(|times| (1..=2).contains(times)), "{count}");
+        }
+    }
+
+    #[test]
+    fn unchanged_rows_do_not_end_a_round_and_a_shorter_list_begins_again() {
+        let start = AtomicUsize::new(0);
+        let odd = |number: &usize| (number % 2 == 1).then_some(*number);
+        let elements: Vec<usize> = (0..10).collect();
+        assert_eq!(collect_rows(&elements, &start, 3, odd), [1, 3, 5]);
+        assert_eq!(collect_rows(&elements, &start, 3, odd), [7, 9, 1]);
+        assert_eq!(collect_rows(&elements, &start, usize::MAX, odd), [3, 5, 7, 9, 1]);
+        assert_eq!(collect_rows(&elements, &start, 2, odd), [3, 5]);
+        assert_eq!(collect_rows(&elements[..4], &start, 3, odd), [1, 3]);
+    }
 }

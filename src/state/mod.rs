@@ -41,6 +41,7 @@ use crate::upstream::provider_state::resolve_host_names;
 use arc_swap::ArcSwap;
 use fleet::FleetSync;
 use grid_intensity::GridRecords;
+use latency_records::RoundStart;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
@@ -100,6 +101,8 @@ pub struct AppState {
     pub batch_context: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetSync>,
+    /// Position at which the next write of measured latencies begins.
+    latency_round: RoundStart,
     /// Carbon intensity of the grids in the last hours.
     pub grid_records: GridRecords,
     /// Schedule of backups.
@@ -175,6 +178,7 @@ impl AppState {
             fault_injector: blocking.inject.clone(),
             blocking,
             fleet_work,
+            latency_round: RoundStart::default(),
             backup_schedule: open.backup_schedule,
             clock,
             connection_pools,
