@@ -6,15 +6,18 @@ use crate::admin;
 use crate::config::ConfigLoader;
 use crate::state::AppState;
 use sha2::{Digest, Sha256};
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Maximum number of leading bytes of a file that are compared.
-const MAX_COMPARED_BYTES: usize = 1 << 20;
+/// Maximum number of leading bytes of a file that are read and compared. Of a longer file, the length and the time of the
+/// last change are compared too.
+const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
 /// Starts the watcher; it runs until the stop signal.
 pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
@@ -71,17 +74,32 @@ fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
     let mut digest = Sha256::new();
     for path in paths {
         // A missing file differs from an empty one.
-        match std::fs::read(path) {
-            Ok(bytes) => {
-                digest.update((bytes.len() as u64).to_le_bytes());
-                digest.update(bytes.get(..bytes.len().min(MAX_COMPARED_BYTES)).unwrap_or_default());
-            }
+        match digest_file(path, &mut digest) {
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => digest.update(u64::MAX.to_le_bytes()),
             // The process may be out of file descriptors, and the contents may be unchanged.
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
     }
     Ok(digest.finalize().into())
+}
+
+/// Adds the length and the first bytes of a file to a digest. A pipe or a device counts as unchanged, because reading it
+/// may never end.
+fn digest_file(path: &Path, digest: &mut Sha256) -> std::io::Result<()> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() && !found.is_dir() {
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(MAX_COMPARED_BYTES).read_to_end(&mut bytes)?;
+    digest.update(found.len().max(bytes.len() as u64).to_le_bytes());
+    if found.len() > MAX_COMPARED_BYTES {
+        digest.update([found.mtime().to_le_bytes(), found.mtime_nsec().to_le_bytes()].concat());
+    }
+    digest.update(bytes);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -102,6 +120,30 @@ mod tests {
         assert!(missing != empty && empty != one);
         std::fs::write(&path, "one").unwrap();
         assert_eq!(digest_files(&paths).unwrap(), one, "written again, and the same");
+    }
+
+    #[test]
+    fn a_file_of_absurd_length_is_compared_without_reading_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("huge");
+        let paths = [path.clone()];
+        // Sparse: the file takes no space on the disk.
+        let file = File::create(&path).unwrap();
+        file.set_len(1 << 36).unwrap();
+        let first = digest_files(&paths).unwrap();
+        assert_eq!(digest_files(&paths).unwrap(), first);
+        // Changed behind the bytes that are read, with the same length.
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_ne!(digest_files(&paths).unwrap(), first);
+    }
+
+    #[test]
+    fn endless_devices_and_pipes_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        let paths = [PathBuf::from("/dev/zero"), pipe];
+        assert_eq!(digest_files(&paths).unwrap(), digest_files(&paths).unwrap());
     }
 
     #[test]

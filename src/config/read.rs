@@ -3,6 +3,8 @@
 
 use super::diagnostic::Diagnostic;
 use super::spanned_toml::{FileLocation, SpannedValue, Value};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
@@ -124,11 +126,13 @@ impl ConfigTable<'_> {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(format!("it has {size} bytes, and at most {MAX_FILE_BYTES} are read"));
+    let mut bytes = Vec::new();
+    // A device may be endless although its size is 0.
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| describe_io_error(&error))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it has more than {MAX_FILE_BYTES} bytes"));
     }
-    let bytes = std::fs::read(path).map_err(|error| describe_io_error(&error))?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 

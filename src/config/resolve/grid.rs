@@ -4,6 +4,7 @@ use super::super::raw::ConfigFile;
 use super::super::settings::GridSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
+use super::secrets::read_text;
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
 use penstock_footprint::country::member_state_name;
 use rust_decimal::Decimal;
@@ -15,6 +16,8 @@ use std::time::UNIX_EPOCH;
 const HOURS: usize = 24;
 /// Maximum carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MAX_GRAMS_PER_KWH: u32 = 5_000;
+/// Maximum size of a forecast in bytes: a year of every zone.
+const MAX_FORECAST_BYTES: u64 = 64 << 20;
 
 impl SettingsResolver<'_> {
     pub fn resolve_grid(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> GridSettings {
@@ -57,7 +60,7 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
         zones: &mut BTreeMap<String, GridZone>,
     ) {
-        let text = match std::fs::read_to_string(spot.resolve_file_path(path)) {
+        let text = match read_text(&spot.resolve_file_path(path), MAX_FORECAST_BYTES) {
             Ok(text) => text,
             Err(error) => {
                 let why = format!("The file cannot be read: {error}.");

@@ -133,7 +133,8 @@ fn open_regular_file(path: &Path) -> Result<File, String> {
     File::open(path).map_err(|error| describe_io_error(&error))
 }
 
-fn read_text(path: &Path, most: u64) -> Result<String, String> {
+/// Reads a text file of at most `most` bytes.
+pub(super) fn read_text(path: &Path, most: u64) -> Result<String, String> {
     let file = open_regular_file(path)?;
     let mut text = String::new();
     match file.take(most + 1).read_to_string(&mut text) {

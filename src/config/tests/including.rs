@@ -66,3 +66,18 @@ fn files_that_include_each_other_are_read_once_and_missing_ones_are_mistakes() {
     assert_eq!(report.mistakes.len(), 1);
     assert!(report.mistakes[0].reason.contains("cannot be read: it does not exist"));
 }
+
+#[test]
+fn an_endless_file_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (top, key, why) in [
+        ("include = [\"/dev/zero\"]", "include", "it has more than 16777216 bytes"),
+        ("[grid]\nforecast = \"/dev/zero\"", "grid.forecast", "it is a pipe or a device"),
+    ] {
+        fs::write(folder.path().join("penstock.toml"), with(top, "", "", "")).unwrap();
+        let report = load(folder.path()).unwrap_err();
+        assert_eq!(report.mistakes.len(), 1, "{top}");
+        assert_eq!(report.mistakes[0].key, key);
+        assert!(report.mistakes[0].reason.contains(why), "{}", report.mistakes[0]);
+    }
+}
