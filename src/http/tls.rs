@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ServerConfig, WebPkiClientVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{RootCertStore, SupportedProtocolVersion};
+use tokio_rustls::rustls::{Error, RootCertStore, SupportedProtocolVersion};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// TLS configuration of a listener.
@@ -178,17 +178,18 @@ pub fn read_key_pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, Str
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect)
         .map_err(|error| unusable(certificate, &error))?;
+    if chain.is_empty() {
+        return Err(unusable(certificate, &"it contains no certificate"));
+    }
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
     let provider: CryptoProvider = ring::default_provider();
-    let certified = CertifiedKey::from_der(chain, private, &provider).map_err(|error| {
-        format!(
-            "The key {} does not belong to the certificate {}: {error}.",
-            key.display(),
-            certificate.display()
-        )
-    })?;
-    certified.keys_match().map_err(|_| {
-        format!("The key {} does not belong to the certificate {}.", key.display(), certificate.display())
+    let signing = provider.key_provider.load_private_key(private).map_err(|error| unusable(key, &error))?;
+    let certified = CertifiedKey::new(chain, signing);
+    certified.keys_match().map_err(|error| match error {
+        Error::InconsistentKeys(_) => {
+            format!("The key {} does not belong to the certificate {}.", key.display(), certificate.display())
+        }
+        error => unusable(certificate, &error),
     })?;
     Ok(certified)
 }
@@ -212,3 +213,6 @@ fn expiry(certified: &CertifiedKey) -> Option<i64> {
     let (_, read) = X509Certificate::from_der(leaf).ok()?;
     Some(read.validity().not_after.timestamp())
 }
+
+#[cfg(test)]
+mod tests;
