@@ -59,10 +59,27 @@ pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     wire
 }
 
-/// Returns the length of a call's body in bytes; the uploaded file is included.
-fn content_length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
-    let pieces: usize = call.body.iter().map(Bytes::len).sum();
-    pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
+/// Body of a call, divided at the uploaded file.
+struct CallBody<'c> {
+    before: &'c [Bytes],
+    upload: Option<&'c SpooledData>,
+    after: &'c [Bytes],
+}
+
+impl<'c> CallBody<'c> {
+    fn new(call: &'c UpstreamRequest, upload: Option<&'c SpooledData>) -> Self {
+        let upload = upload.zip(call.upload_index);
+        // The file may follow the last chunk.
+        let index = upload.map_or(call.body.len(), |(_, index)| index.min(call.body.len()));
+        let (before, after) = call.body.split_at(index);
+        Self { before, upload: upload.map(|(upload, _)| upload), after }
+    }
+
+    /// Returns the length in bytes.
+    fn len(&self) -> u64 {
+        let pieces: usize = self.before.iter().chain(self.after).map(Bytes::len).sum();
+        pieces as u64 + self.upload.map_or(0, SpooledData::len)
+    }
 }
 
 /// Writes the bytes `joined` and the chunks of a body. Small chunks are copied into the buffer of the bytes before them;
@@ -103,7 +120,8 @@ pub(super) async fn send_http1(
     upload: Option<&SpooledData>,
     trace: Option<&TraceContext>,
 ) -> Result<(), SendError> {
-    let length = content_length(call, upload);
+    let body = CallBody::new(call, upload);
+    let length = body.len();
     let kind = call.content_type.as_bytes();
     let inline = usize::try_from(length).unwrap_or(INLINE_BODY).min(INLINE_BODY);
     let mut joined = Vec::with_capacity(head.len() + kind.len() + 60 + inline);
@@ -118,9 +136,8 @@ pub(super) async fn send_http1(
     joined.extend_from_slice(b"\r\ncontent-length: ");
     joined.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     joined.extend_from_slice(b"\r\n\r\n");
-    let pieces = call.body.iter().take(call.upload_index.unwrap_or(usize::MAX));
-    write_pieces(stream, joined, pieces).await?;
-    if let (Some(before), Some(upload)) = (call.upload_index, upload) {
+    write_pieces(stream, joined, body.before.iter()).await?;
+    if let Some(upload) = body.upload {
         let mut at = 0;
         loop {
             let piece = upload.read(at).await.map_err(SendError::Unread)?;
@@ -130,7 +147,7 @@ pub(super) async fn send_http1(
             at += piece.len() as u64;
             stream.write_all(&piece).await?;
         }
-        for piece in call.body.iter().skip(before) {
+        for piece in body.after {
             stream.write_all(piece).await?;
         }
     }
@@ -153,37 +170,50 @@ pub(super) async fn send_over_session(
     upload: Option<&SpooledData>,
     trace: Option<&TraceContext>,
 ) -> Result<(), SendError> {
-    let mut left = content_length(call, upload);
+    let body = CallBody::new(call, upload);
+    let mut left = body.len();
     head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| SendError::NotSent)?;
     head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| SendError::NotSent)?;
     for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
         head.insert_header(name, value).map_err(|_| SendError::NotSent)?;
     }
     send_head(session, head).await?;
-    for (index, piece) in call.body.iter().enumerate() {
-        if let Some(upload) = upload.filter(|_| call.upload_index == Some(index)) {
-            let mut at = 0;
-            while at < upload.len() {
-                let slice = upload.read(at).await.map_err(SendError::Unread)?;
-                at += slice.len() as u64;
-                left -= slice.len() as u64;
-                session.write_request_body(slice, left == 0).await?;
-            }
-        }
-        let mut piece = piece.clone();
-        while !piece.is_empty() {
-            let slice = piece.split_to(piece.len().min(BODY_SLICE));
+    write_session_pieces(session, body.before, &mut left).await?;
+    if let Some(upload) = body.upload {
+        let mut at = 0;
+        while at < upload.len() {
+            let slice = upload.read(at).await.map_err(SendError::Unread)?;
+            at += slice.len() as u64;
             left -= slice.len() as u64;
             session.write_request_body(slice, left == 0).await?;
         }
     }
+    write_session_pieces(session, body.after, &mut left).await?;
     Ok(session.finish_request_body().await?)
+}
+
+/// Writes chunks of a body to a session. `left` is the number of bytes up to the end of the body.
+async fn write_session_pieces(
+    session: &mut HttpSession,
+    pieces: &[Bytes],
+    left: &mut u64,
+) -> Result<(), SendError> {
+    for piece in pieces {
+        let mut piece = piece.clone();
+        while !piece.is_empty() {
+            let slice = piece.split_to(piece.len().min(BODY_SLICE));
+            *left -= slice.len() as u64;
+            session.write_request_body(slice, *left == 0).await?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::storage::spool::SpoolFactory;
     use pingora_core::connectors::http::v2::{H2HandshakeSettings, handshake};
     use tokio::io::AsyncReadExt;
 
@@ -238,5 +268,75 @@ mod tests {
         )
         .await;
         assert!(matches!(sent, Err(SendError::NotSent)));
+    }
+
+    const CHUNKS: [&str; 2] = ["ab", "cd"];
+
+    /// Returns a call with an upload before the chunk of this index, and the bytes that have to be sent.
+    fn call_with_upload(index: Option<usize>, has_upload: bool) -> (UpstreamRequest, Vec<u8>) {
+        let body = CHUNKS.map(|chunk| Bytes::from_static(chunk.as_bytes())).to_vec();
+        let mut parts = CHUNKS.to_vec();
+        if let Some(index) = index.filter(|_| has_upload) {
+            parts.insert(index.min(CHUNKS.len()), "upload");
+        }
+        let call = UpstreamRequest { content_type: "a/b".into(), body, upload_index: index };
+        (call, parts.concat().into_bytes())
+    }
+
+    async fn sent_over_http1(call: &UpstreamRequest, upload: Option<&SpooledData>) -> Vec<u8> {
+        let (gateway_end, mut provider_end) = tokio::io::duplex(1_000);
+        let mut stream: Stream = Box::new(gateway_end);
+        assert!(send_http1(&mut stream, b"POST / HTTP/1.1\r\n", call, upload, None).await.is_ok());
+        drop(stream);
+        let mut received = Vec::new();
+        provider_end.read_to_end(&mut received).await.unwrap();
+        let end = received.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let body = received.split_off(end);
+        let head = String::from_utf8(received).unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+        body
+    }
+
+    async fn sent_over_http2(call: &UpstreamRequest, upload: Option<&SpooledData>) -> Vec<u8> {
+        let (gateway_end, provider_end) = tokio::io::duplex(64 * 1024);
+        let provider = tokio::spawn(async move {
+            let mut connection = h2::server::handshake(provider_end).await.unwrap();
+            let (request, _respond) = connection.accept().await.unwrap().unwrap();
+            let mut body = request.into_body();
+            let mut received = Vec::new();
+            loop {
+                tokio::select! {
+                    _ = connection.accept() => {}
+                    data = body.data() => match data {
+                        // An error if the body is shorter or longer than announced.
+                        Some(data) => received.extend_from_slice(&data.unwrap()),
+                        None => return received,
+                    },
+                }
+            }
+        });
+        let mut settings = H2HandshakeSettings::new();
+        settings.max_streams = 1;
+        let connection = handshake(Box::new(gateway_end), settings).await.unwrap();
+        let mut session = HttpSession::H2(connection.spawn_stream().await.unwrap().unwrap());
+        let mut head = RequestHeader::build("POST", b"/", None).unwrap();
+        head.insert_header(header::HOST, "provider").unwrap();
+        assert!(send_over_session(&mut session, head, call, upload, None).await.is_ok());
+        provider.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_upload_is_sent_at_each_index_over_both_versions_of_http() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = SpoolFactory::new(folder.path().to_owned(), 10, 1_000).new_spool();
+        spool.push(b"upload").await.unwrap();
+        let spooled = spool.finish().await.unwrap();
+        for index in [None, Some(0), Some(1), Some(CHUNKS.len()), Some(usize::MAX)] {
+            for upload in [Some(&spooled), None] {
+                let (call, expected) = call_with_upload(index, upload.is_some());
+                assert_eq!(sent_over_http1(&call, upload).await, expected, "{index:?}");
+                assert_eq!(sent_over_http2(&call, upload).await, expected, "{index:?}");
+            }
+        }
     }
 }
