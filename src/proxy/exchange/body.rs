@@ -229,14 +229,17 @@ async fn read_to_buffer(
     }
     let mut body = buffers.take_buffer(announced.unwrap_or(first.len() * 2).min(cap));
     body.extend_from_slice(&first);
-    let mut read = first.len();
+    let (mut read, mut reserved) = (first.len(), 0);
     drop(first);
     while read > 0 {
         if body.len() > cap {
             return Err(body_too_large(cap));
         }
-        if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none()) {
-            permit.reserve_bytes(read)?;
+        // The buffer grows by more than the bytes that were read.
+        let held = body.capacity();
+        if let Some(permit) = permit.as_deref_mut().filter(|_| announced.is_none() && held > reserved) {
+            permit.reserve_bytes(held - reserved)?;
+            reserved = held;
         }
         read = with_idle_timeout(idle, caller.read_into(&mut body)).await?;
     }
@@ -270,3 +273,6 @@ async fn with_idle_timeout<T>(
         Err(_) => Err(ApiError::new(ErrorCode::RequestTimeout)),
     }
 }
+
+#[cfg(test)]
+mod tests;
