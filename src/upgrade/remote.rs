@@ -8,7 +8,6 @@ use penstock_storage::{
     StoredRow, Transaction, TransactionOp, VerifyOutcome,
 };
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Location of the store: in this process, in the successor, or lost.
@@ -116,22 +115,27 @@ impl HandoverStore {
             StoreLocation::Remote(link) => {
                 let link = link.clone();
                 drop(location);
-                match link.store_request(there()).ok_or_else(remote_error)? {
+                match link.store_request(there()).ok_or(NO_ANSWER)? {
                     StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
                     StoreResponse::Full => Err(StoreError::Full),
                     StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),
-                    StoreResponse::Failed => Err(remote_error()),
-                    answer => read(answer).ok_or_else(remote_error),
+                    StoreResponse::Failed => Err(FAILED),
+                    answer => read(answer).ok_or(FAILED),
                 }
             }
-            StoreLocation::Lost => Err(remote_error()),
+            StoreLocation::Lost => Err(LOST),
         }
     }
 }
 
-fn remote_error() -> StoreError {
-    StoreError::Io { what: "answer: it is in another process", kind: ErrorKind::BrokenPipe }
-}
+const NO_ANSWER: StoreError =
+    StoreError::HandedOver { what: "the process that took over the store does not answer any more" };
+const FAILED: StoreError =
+    StoreError::HandedOver { what: "the process that took over the store could not execute the request" };
+const LOST: StoreError =
+    StoreError::HandedOver { what: "the store could not be opened again after an upgrade that failed" };
+const REMOTE: StoreError =
+    StoreError::HandedOver { what: "the store is open in the process that took it over" };
 
 impl std::fmt::Debug for HandoverStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -203,14 +207,16 @@ impl Store for HandoverStore {
     ) -> Result<(), StoreError> {
         match &*self.0.read() {
             StoreLocation::Local(store) => store.copy_rows(sink),
-            _ => Err(remote_error()),
+            StoreLocation::Remote(_) => Err(REMOTE),
+            StoreLocation::Lost => Err(LOST),
         }
     }
 
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
         match &*self.0.read() {
             StoreLocation::Local(store) => store.verify_with(read),
-            _ => Err(remote_error()),
+            StoreLocation::Remote(_) => Err(REMOTE),
+            StoreLocation::Lost => Err(LOST),
         }
     }
 
@@ -309,3 +315,6 @@ impl StoreRequest {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,6 +47,13 @@ pub enum StoreError {
         /// Kind of the I/O error.
         kind: io::ErrorKind,
     },
+    /// Store of another process, which took it over in an upgrade, or store that was lost in an upgrade that failed. The
+    /// outcome of a transaction is unknown.
+    #[error("{what}")]
+    HandedOver {
+        /// Sentence without its period that says why the store cannot be used.
+        what: &'static str,
+    },
     /// Timeout of the writer. The outcome of the transaction is unknown.
     #[error("the store has not answered in time")]
     Stuck,

@@ -50,6 +50,7 @@ impl FileError {
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
             Self::Store(
                 StoreError::Io { .. }
+                | StoreError::HandedOver { .. }
                 | StoreError::Stuck
                 | StoreError::Unreachable { .. }
                 | StoreError::Reverted
