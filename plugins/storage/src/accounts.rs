@@ -109,7 +109,8 @@ impl AccountStore {
     /// account, or `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]; `Guard` only if concurrent changes of the account never ceased.
+    /// Same as [`Store::apply`]; `Guard` if concurrent changes of the account or of the audit log made all 32 attempts
+    /// fail.
     pub fn change(
         &self,
         id: &str,

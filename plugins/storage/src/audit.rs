@@ -1,6 +1,6 @@
 //! Audit log of administrative changes. An entry is written in the transaction of its change, so that neither exists
 //! without the other. Entries are numbered from 1 and hash-chained: each holds the SHA-256 of the previous one, and a
-//! head row names the last. An entry never holds a secret; its author must ensure that.
+//! head row names the last. An entry holds no secret: the code that creates it must ensure that.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct AuditedChange {
     pub who: String,
     /// Action, such as `key.revoke`.
     pub what: String,
-    /// Changed object: an account id or the public id of a key.
+    /// Changed object, such as an account id, a user name or the public id of a key.
     pub target: String,
     /// Changed fields with their new values.
     pub change: Value,
@@ -59,7 +59,7 @@ pub struct AuditPage {
 }
 
 impl AuditPage {
-    /// Parses the page of a scan as by [`AuditLog::scan_after`].
+    /// Parses a page of the scan that [`AuditLog::scan_after`] returns.
     ///
     /// # Errors
     /// Returns `Corrupt` if an entry is damaged.

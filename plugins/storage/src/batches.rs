@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! batches  `b/` id                                          →  the record
-//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first; none for background
-//! responses batches  `i/a`                                            →  empty; every batch has its `a/` row batches
-//! `o/` id                                          →  empty; the batch is unfinished batches  `c/`, `x/` id, `n/`
-//! account                      →  coordination of a fleet, see `batches/claims.rs` batches  `p/`, `g/` id
-//! →  batches in slices, see `batches/slices.rs` lines    id                                               →  a bit for
-//! each line that has its result
+//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest first; none for background responses
+//! batches  `i/a`                                            →  empty; present once every batch has its `a/` row
+//! batches  `o/` id                                          →  empty; the batch is unfinished
+//! batches  `c/`, `x/` id, `n/` account                      →  coordination of a fleet, see `batches/claims.rs`
+//! batches  `p/`, `g/` id                                    →  batches in slices, see `batches/slices.rs`
+//! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
 //! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read;
@@ -163,7 +163,7 @@ pub struct BatchRecord {
     pub slice: Option<BatchSlice>,
 }
 
-/// Page of batches, the newest first when listed by account.
+/// Page of batches: the newest first if listed by account, otherwise in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchPage {
     /// Batches of the page.
@@ -227,8 +227,9 @@ impl BatchStore {
         Ok(BatchPage { batches, more: page.more })
     }
 
-    /// Returns a page of the batches of all accounts in the order of their ids, after the id `after`, without
-    /// background responses.
+    /// Returns a page of the batches of all accounts in the order of their ids, after the id `after`. Background
+    /// responses are left out but count toward `limit`, so a page may have fewer batches than `limit`, or none,
+    /// although more follow.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -279,7 +280,7 @@ impl BatchStore {
         self.store.get(StoreTable::Lines, id.as_bytes())
     }
 
-    /// Passes every batch to `each`, in no particular order.
+    /// Passes every batch to `each` in the order of the ids, background responses included.
     ///
     /// # Errors
     /// Returns the first error of `each`, or the errors of [`Store::scan`].
@@ -335,9 +336,10 @@ impl IndexBackfill<'_> {
     }
 }
 
-/// Returns the changed rows of a batch, to write as part of a larger commit. The bitmap `done` and the rows by which a
-/// fleet coordinates the batch are written while the batch is unfinished and removed when it ends. Once a background
-/// response has ended, all its rows are removed. The record of a slice is not stored.
+/// Returns the changed rows of a batch, to write as part of a larger commit. The bitmap `done` is written while the
+/// batch is unfinished. When the batch ends, the bitmap, its row in the index of unfinished batches, and the rows by
+/// which a fleet coordinates it are removed; for a background response, the record is removed too. For a slice, returns
+/// the rows of the slice: its record is not stored.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.

@@ -21,7 +21,7 @@ pub struct FolderEngine {
     pub summary: &'static str,
     /// Opens the store in a folder.
     pub open: OpenStore,
-    /// Repairs a store; `None`: damaged stores are restored from an archive.
+    /// Repairs a store; `None` for an engine without a repair, whose damaged stores are restored from an archive.
     pub repair: Option<RepairStore>,
 }
 

@@ -54,7 +54,8 @@ pub enum StoreError {
         /// Sentence without its period that says why the store cannot be used.
         what: &'static str,
     },
-    /// Timeout of the writer. The outcome of the transaction is unknown.
+    /// Timeout of the writer, or a commit to which the database did not answer. The outcome of the transaction is
+    /// unknown.
     #[error("the store has not answered in time")]
     Stuck,
     /// Database that cannot be reached; nothing was written.
@@ -76,7 +77,8 @@ pub enum StoreError {
     /// The process has to start again, since no earlier read is certain any more.
     #[error("the database lacks commits that it had acknowledged")]
     Reverted,
-    /// Database that refuses a statement or a connection: missing rights, wrong version, invalid address.
+    /// Database that refuses a statement or a connection, such as for missing rights or a wrong version; or options of
+    /// a database that are invalid.
     #[error("the database cannot be used: {what}")]
     Database {
         /// Description of the refusal, without contents and credentials.

@@ -173,7 +173,7 @@ impl FileStore {
         .transpose()
     }
 
-    /// Stores the id of the contents directory, unless it is stored; returns the stored one.
+    /// Stores the id of the contents directory, unless one is stored already; returns the stored one.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

@@ -202,9 +202,10 @@ impl InvoiceStore {
         lz4_flex::block::decompress(block, size).map_err(|_| corrupt())
     }
 
-    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `documents` is the
-    /// number of documents of the account before the figures were read, see [`InvoiceStore::document_count`]; `complete`
-    /// formats a number of the series as it is printed; `document` renders the document of the invoice with its number.
+    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `documents` is
+    /// the number of documents of the account before the figures were read, see [`InvoiceStore::document_count`];
+    /// `complete` formats a number of the series as it is printed; `document` renders the document of the invoice with
+    /// its number; `change` describes the issued invoice for the audit log.
     ///
     /// # Errors
     /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it

@@ -1,8 +1,8 @@
-//! Embedded durable store for small state, as rows in typed tables behind the [`Store`] trait.
+//! Durable store for small state, as rows in typed tables behind the [`Store`] trait.
 //!
 //! - [`Store`] is the interface: `get`, `scan` and `apply` of atomic guarded transactions, durable when they return.
 //! - [`FOLDER_ENGINES`] lists the engines that keep a store in a folder, [`open`] opens the default one (`sled/`),
-//!   [`open_postgres`] a PostgreSQL database, [`memory`] creates one that lives as long as the process.
+//!   [`open_postgres`] a PostgreSQL database, [`open_in_memory`] creates one that lives as long as the process.
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.

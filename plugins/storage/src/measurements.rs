@@ -24,7 +24,7 @@ impl MeasurementStore {
         MeasurementStore { store }
     }
 
-    /// Writes measurements, replacing older ones of the same name; one commit for many.
+    /// Writes measurements and replaces older ones of the same names, up to [`MAX_OPERATIONS`] in one commit.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

@@ -14,7 +14,7 @@ pub(crate) fn disk_key(space: StoreTable, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Encodes a row for the disk.
+/// Encodes the value of a row for the disk, with a checksum over the key and the value.
 pub(crate) fn encode(disk_key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + value.len());
     out.push(VERSION);

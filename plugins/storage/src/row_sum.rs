@@ -22,7 +22,7 @@ pub enum RowAddition {
     Spend(SpendRecord),
     /// Change of a usage rollup, encoded as a [`penstock_core::usage_row::UsageRow`].
     Usage(Vec<u8>),
-    /// Change of a counter, see [`counter_row`]. A sum beyond 64 bits stays at the limit, so that it never fails.
+    /// Change of a counter, see [`counter_row`]. A sum beyond 64 bits stays at the limit, so that it does not fail.
     Counter(i64),
 }
 
@@ -39,7 +39,7 @@ impl RowAddition {
     /// Returns the new value of the row.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `Format` if the row does not have such amounts.
+    /// Returns `Corrupt` or `Format` if the row has no amounts of this kind.
     pub(crate) fn updated_row(&self, current: Option<&[u8]>) -> Result<Vec<u8>, StoreError> {
         match self {
             RowAddition::Balance(change) => {

@@ -99,7 +99,8 @@ impl SessionStore {
         self.store.apply(Transaction::new().delete(StoreTable::Sessions, *digest))
     }
 
-    /// Removes all sessions for which `is_over` returns true; returns the number of the others.
+    /// Removes all sessions for which `is_over` returns true, and those that cannot be decoded; returns the number of
+    /// the remaining ones.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

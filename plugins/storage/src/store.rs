@@ -1,5 +1,5 @@
-//! Trait of a storage engine. A further engine implements `Store`, gets a branch in `open` and passes the conformance
-//! suite.
+//! Trait of a storage engine. A further engine implements `Store`, gets a row in `FOLDER_ENGINES` if it keeps its store
+//! in a folder, and passes the conformance suite.
 
 use crate::{StoreError, StoreTable, Transaction};
 
@@ -17,12 +17,12 @@ pub struct StoredRow {
     pub value: Vec<u8>,
 }
 
-/// Page of the rows of a table, in ascending key order.
+/// Page of the rows of a table: in ascending key order, from [`Store::scan_back`] in descending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowPage {
     /// Rows of the page.
     pub rows: Vec<StoredRow>,
-    /// True if more rows follow: repeat the call with the last key as `after`.
+    /// True if more rows follow: repeat the call with the last key as `after`, or as `before` for [`Store::scan_back`].
     pub more: bool,
 }
 
@@ -107,11 +107,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// a single row is never read half-written.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the row is damaged, `Io` if the disk fails.
+    /// Returns `Corrupt` if the row is damaged, `Format` if it is of an unknown version, `Io` if the disk fails, and
+    /// `Unreachable` or `Database` for a database.
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Returns the values of several rows of a table, in the order of `keys`; each row as by [`Store::get`], not all at
-    /// one instant.
+    /// Returns the values of several rows of a table, in the order of `keys`, like [`Store::get`] for each row. The
+    /// rows may be read one after the other, not at one instant.
     ///
     /// # Errors
     /// Same as `get`.
@@ -159,12 +160,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// concurrent callers share one disk sync; a failed guard fails only its own transaction.
     ///
     /// # Errors
-    /// Returns `Guard` or `TooLarge` if nothing was written, and `Full`, `Io` or `Stuck` as described at
-    /// [`StoreError`].
+    /// Returns `Guard` for a failed guard, `TooLarge` for a transaction over the limits, and further errors, of which
+    /// [`StoreError`] says whether the transaction may have been applied.
     fn apply(&self, batch: Transaction) -> Result<(), StoreError>;
 
     /// Passes every row to `sink` while the store continues to work. Applied in order, the rows give the state of the
-    /// store at one instant before `copy` returns.
+    /// store at one instant before `copy_rows` returns.
     ///
     /// # Errors
     /// Returns the first error of `sink`, or the errors of `get`: a damaged row ends the copy.
@@ -176,7 +177,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Reads all rows and checks every checksum.
     ///
     /// # Errors
-    /// Returns `Io` if the disk fails; damaged rows are findings, not errors.
+    /// Returns `Io` if the disk fails, `Unreachable` or `Database` for a database; damaged rows are findings, not
+    /// errors.
     fn verify(&self) -> Result<VerifyOutcome, StoreError> {
         self.verify_with(&mut |_| {})
     }

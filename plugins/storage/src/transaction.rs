@@ -192,8 +192,8 @@ impl Transaction {
     /// write to `write` once all guards hold.
     ///
     /// # Errors
-    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or that of a row without the
-    /// amounts of a sum.
+    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or the error of a row to which
+    /// amounts cannot be added, see [`RowAddition::updated_row`].
     pub(crate) fn evaluate(
         &self,
         mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,

@@ -192,9 +192,9 @@ impl UserStore {
         }
     }
 
-    /// Changes a user like [`Self::change`], but refuses to change the last user that satisfies `is_needed`, for
-    /// example the last administrator, so that no user satisfies it afterwards. The row of another user that satisfies
-    /// it is a guard of the transaction, so two requests at the same time cannot change both.
+    /// Changes a user like [`Self::change`]. Refuses a change after which no user would satisfy `is_needed`, such as
+    /// the removal of the last administrator. The transaction requires the unchanged row of another user that satisfies
+    /// it, so two concurrent calls cannot change both.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

@@ -17,7 +17,7 @@ use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
 const CLAIM_PREFIX: &[u8] = b"c/";
 const END_PREFIX: &[u8] = b"x/";
 const CREATED_PREFIX: &[u8] = b"n/";
-/// Attempts to insert a batch while other members insert batches of the same account.
+/// Maximum number of attempts to insert a batch while other members insert batches of the same account.
 const MAX_ATTEMPTS: usize = 8;
 
 /// State of a claim.
@@ -96,7 +96,7 @@ impl BatchClaim {
     }
 }
 
-/// Reason for which a member requests the end of a batch or of its slices from the holder.
+/// Reason for which a member asks the holder of a claim to end a batch or its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancellationRequest {
     /// Cancellation by the client.
@@ -199,8 +199,7 @@ impl BatchStore {
 
     /// Takes the claim of a batch for an incarnation, in place of the claim `seen`; `alive` is the row that exists
     /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended or the incarnation
-    /// may not write any more. The caller has observed that the former holder released the claim or does not live any
-    /// more.
+    /// may not write any more. The caller has observed that the former holder released the claim or is dead.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -241,8 +240,8 @@ impl BatchStore {
         }
     }
 
-    /// Releases a claim, so that another member continues the batch. Does nothing if the claim is not this one any
-    /// more.
+    /// Releases a claim, so that another member continues the batch. Does nothing if the stored claim is no longer this
+    /// one.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -344,7 +343,7 @@ pub fn claim_for_insert(id: &str, strand: u32, alive: Option<&RowFence>) -> (Bat
     (claim, taken)
 }
 
-/// Returns the removals of the rows by which the members of a fleet coordinate a batch, for its last commit.
+/// Returns the removals of the claim of a batch or slice and of the request to end it, for its last commit.
 pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }

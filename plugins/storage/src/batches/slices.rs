@@ -110,7 +110,7 @@ impl BatchSlice {
 pub struct SliceResultRecord {
     /// Id of the file, which is in no list.
     pub file: String,
-    /// Index in the batch of each line of the file in their order, and true if it was answered successfully.
+    /// Lines of the file in their order: the index of the line in the batch, and true if it was answered successfully.
     pub lines: Vec<(u32, bool)>,
     /// Token usage of the lines of the file.
     pub usage: BatchUsage,
@@ -165,7 +165,8 @@ pub fn slicing_rows(batch: &str, slices: &[BatchSlice]) -> Vec<RowWrite> {
     index.into_iter().chain(slices).collect()
 }
 
-/// Returns the changed rows of a slice. Those of a slice that ended early remain until the batch ends.
+/// Returns the changed rows of a slice. The `p/` row of a slice that ended early remains until the batch ends; all
+/// other rows of a slice are removed when it ends.
 pub(super) fn slice_progress_rows(
     record: &BatchRecord,
     slice: &BatchSlice,
@@ -191,7 +192,7 @@ pub(super) fn slice_row_removals(batch: &str, count: u32) -> impl Iterator<Item 
 }
 
 impl BatchStore {
-    /// Returns the slices of a batch and up to `limit` of its segments. If no slice is open, there are no segments but
+    /// Returns the slices of a batch and up to `limit` of its segments. If no slice is open, no segments exist besides
     /// those that this call returns or announces as `more`.
     ///
     /// # Errors
@@ -244,7 +245,7 @@ impl BatchStore {
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
-    /// false if it is not, or if a request was made before.
+    /// false if it is not, if a request was made before, or if the batch does not run in slices.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -271,8 +272,8 @@ impl BatchStore {
     /// Removes open slices that no member has claimed, if `claim` is still the claim of the batch, which is about to
     /// end and belongs to this incarnation.
     ///
-    /// Each slice is claimed first: that a row is absent is certain only for a transaction that writes it. If the
-    /// process ends in between, the slice is that of a dead member.
+    /// Each slice is claimed first, so that no other member can claim it. If the process ends between the claim and the
+    /// removal, the slice is claimed by a dead member.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

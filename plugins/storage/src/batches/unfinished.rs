@@ -1,4 +1,5 @@
-//! Index of the unfinished batches: `o/` for a batch that one process runs, `p/` for one that runs in slices.
+//! Index of the unfinished batches: `o/` for a batch that one process runs, `p/` for one that runs in slices and for
+//! its slices.
 
 use super::slices::{self, BatchSlice};
 use super::{BatchStore, OPEN_PREFIX};
@@ -74,7 +75,8 @@ impl BatchStore {
         [OPEN_PREFIX, slices::SLICED_PREFIX].map(|prefix| RowScan::of_prefix(StoreTable::Batches, prefix))
     }
 
-    /// Returns the entries of a page of a scan over the unfinished batches or slices.
+    /// Returns the entries of a page of [`BatchStore::unfinished_scans`]. Slices that have ended and damaged rows are
+    /// left out.
     pub fn parse_unfinished(page: &RowPage) -> impl Iterator<Item = UnfinishedEntry> {
         page.rows.iter().filter_map(parse_entry)
     }
@@ -98,7 +100,7 @@ impl BatchStore {
     }
 }
 
-/// Returns the entry of a row; `None` for a slice that has ended.
+/// Returns the entry of a row; `None` for a slice that has ended, and for a damaged row of a slice.
 fn parse_entry(row: &StoredRow) -> Option<UnfinishedEntry> {
     let id = row.key.get(OPEN_PREFIX.len()..)?;
     let id = String::from_utf8_lossy(id).into_owned();

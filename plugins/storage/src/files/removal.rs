@@ -1,5 +1,6 @@
 //! Removal of files. The commit that removes the rows of a file writes `d/<id>` with its former record, which remains
-//! until the contents are deleted: a process that ends in between, or a bucket that is away, leaves no bytes behind.
+//! until the contents are deleted. So the contents are deleted later if the process ends in between or the bucket
+//! cannot be reached.
 
 use super::{FileRecord, FileStore, WHAT, expiry_key, list_key};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};

@@ -32,7 +32,7 @@ pub enum CountedInsertOutcome {
 }
 
 impl FileStore {
-    /// Returns the used bytes of all files and of a key.
+    /// Returns the used bytes of all files, and of the files of an API key.
     ///
     /// # Errors
     /// Same as [`crate::Store::get_many`].
@@ -150,7 +150,7 @@ impl FileStore {
         }
     }
 
-    /// Returns the keys of the counters of all keys.
+    /// Returns the row keys of the counters of all API keys.
     fn usage_keys(&self) -> Result<Vec<Vec<u8>>, StoreError> {
         let (mut keys, mut after) = (Vec::new(), usage_key(""));
         loop {

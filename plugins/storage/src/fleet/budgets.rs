@@ -1,15 +1,15 @@
 //! Pools of budgets, by the key or account and the period. In contrast to a balance, which grants fill, a budget is a
-//! limit that may change, and what was spent of it is a row that also processes without leases add to. So a pool has
-//! only the sum of its parts, as a negative number:
+//! limit that may change, and its spending is a row to which processes without leases add too. So a pool has only the
+//! sum of its parts, as a negative number:
 //!
 //! ```text
 //! pool `budget/<day | month>/<key | account>/<id>` = −Σ parts
 //! rest of a budget                                 = limit − spent in the period − Σ parts
 //! ```
-//! A draw compares it with the limit as the drawing process knows it, in one commit with the row of the spending. What
-//! is spent of a part moves from the part to that row, also in one commit, see
-//! [`SpendStore`](crate::spend::SpendStore). When a day or month begins, its spending is 0, and the parts are those of
-//! the new budget.
+//! A draw compares this sum with the limit as the drawing process knows it, in one commit with the row of the spending.
+//! An amount that is spent from a part moves from the part to that row, also in one commit, see
+//! [`SpendStore`](crate::spend::SpendStore). When a day or month begins, its spending is 0, and existing parts count as
+//! parts of the new budget.
 //!
 //! A draw gets nothing if the process could not have its least amount even with all parts of the others: the request
 //! that draws is refused in any case, and others can use the rest.
@@ -79,9 +79,10 @@ pub struct BudgetRequest {
 pub struct BudgetDraw {
     /// Amount that the process got from the budget.
     pub drawn: i64,
-    /// Budget without the written spending, the parts of all processes included.
+    /// Budget minus the spending that is in the store; includes the parts of all processes.
     pub unspent: i64,
-    /// Amount that can still be drawn; more than 0 after a draw of 0 if the least amount exceeds the whole budget.
+    /// Amount that can still be drawn. After a draw of 0 it is more than 0 if the least amount exceeds even this amount
+    /// and the parts of the other processes together.
     pub rest: i64,
 }
 
@@ -94,8 +95,8 @@ struct StoredParts {
 }
 
 impl SharedFleet {
-    /// Draws a part of a budget as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool) does of a pool, and returns an amount of the
-    /// part in the same commit.
+    /// Draws a part of a budget, as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool) draws a part of a pool. In
+    /// the same commit, the amount `returned` of the part goes back to the budget.
     ///
     /// # Errors
     /// Same as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool).
@@ -127,7 +128,7 @@ impl SharedFleet {
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
-                // A missing row is created, because the guard holds only against changes of an existing row.
+                // A missing row is created, so that the transaction conflicts with another one that creates it.
                 None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()).put(
                     StoreTable::Spend,
                     spend_key.as_slice(),
@@ -157,8 +158,8 @@ impl SharedFleet {
         Ok(StoredParts { pool: next_amount()?, own: next_amount()? })
     }
 
-    /// Returns for each budget, in the same order, true if all parts together exceed what is not spent of it at `at`
-    /// (Unix seconds): the budget was lowered after they were drawn.
+    /// Returns for each budget, in the same order, true if all parts together exceed the amount of it that is unspent
+    /// at `at` (Unix seconds): the budget was lowered after they were drawn.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
@@ -185,7 +186,8 @@ impl SharedFleet {
         .collect()
     }
 
-    /// Returns the operations that move written spending out of an incarnation's part of a budget.
+    /// Returns the operations that take `amount` out of an incarnation's part of a budget. The caller adds it to the
+    /// row of the spending in the same transaction.
     pub(crate) fn spend_budget(strand: u32, pool: &BudgetPool, amount: i64) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
         SharedFleet::charge_operations(strand, &spent).append(SharedFleet::credit_operations(&spent))

@@ -106,7 +106,8 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    /// Returns true if nothing of the call was applied for certain. After any other error its outcome is unknown.
+    /// Returns true if it is certain that nothing of the call was applied. After any other error the outcome is
+    /// unknown.
     #[must_use]
     pub const fn is_unapplied(&self) -> bool {
         matches!(
@@ -132,12 +133,12 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Returns `Evicted` if the incarnation is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the
-    /// errors of [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`].
+    /// errors of [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`], or means that a
+    /// returned amount exceeds its part.
     fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError>;
 
-    /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
-    /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again
-    /// with [`Fleet::parts`].
+    /// Draws a part of a pool, as large as [`amount_to_draw`] says. Returns the drawn amount; 0 if the pool is empty.
+    /// After an error the part has to be read again with [`Fleet::parts`].
     ///
     /// # Errors
     /// Same as [`Fleet::heartbeat`].
@@ -149,7 +150,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`crate::Store::scan`].
     fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
 
-    /// Returns the incarnations of all processes.
+    /// Returns the incarnations of all processes, this one included.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].

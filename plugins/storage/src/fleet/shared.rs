@@ -42,7 +42,7 @@ pub struct ObservedFleet {
     pub further_pages: Vec<RowPage>,
 }
 
-/// Fleet in a store that other processes use too, or that several users of one process share.
+/// Fleet in a store that other processes use too.
 #[derive(Clone, Debug)]
 pub struct SharedFleet {
     store: Arc<dyn Store>,
@@ -55,8 +55,8 @@ impl SharedFleet {
         SharedFleet { store }
     }
 
-    /// Returns the operations that add an amount to a pool: a grant or a correction. They never fail: a sum beyond 64
-    /// bits stays at the limit.
+    /// Returns the operations that add an amount to a pool: a grant or a correction. A sum beyond 64 bits stays at the
+    /// limit, so that the operations do not fail.
     #[must_use]
     pub fn credit_operations(change: &PoolAmount) -> Transaction {
         Transaction::new().add_amounts(

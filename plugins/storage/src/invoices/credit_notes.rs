@@ -1,4 +1,4 @@
-//! Issued credit notes: corrections of charges that an issued invoice has. They share the numbers of invoices.
+//! Issued credit notes: corrections of charges on an issued invoice. They are numbered in the same series as invoices.
 //!
 //! | row | key | value |
 //! |---|---|---|
@@ -87,8 +87,9 @@ impl InvoiceStore {
         self.read_document(record.parts, |part| record.document_key(part))
     }
 
-    /// Issues a credit note with the next number of its series. `draft` has every field except the number; `documents` is
-    /// the number of documents of the account before its corrections were read, see [`InvoiceStore::document_count`].
+    /// Issues a credit note with the next number of its series. `draft` has every field except the number; `documents`
+    /// is the number of documents of the account before its corrections were read, see
+    /// [`InvoiceStore::document_count`]. The other arguments are as in [`InvoiceStore::issue`].
     ///
     /// # Errors
     /// Same as [`Store::apply`](crate::Store::apply).

@@ -124,7 +124,8 @@ impl KeyStore {
     /// or `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]; `Guard` only if concurrent changes of the key never ceased.
+    /// Same as [`Store::apply`]; `Guard` if concurrent changes of the key or of the audit log made all 32 attempts
+    /// fail.
     pub fn change(
         &self,
         id: &str,

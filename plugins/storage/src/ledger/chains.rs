@@ -21,8 +21,8 @@ impl LedgerStore {
         self.store.get(StoreTable::Meta, &tip_key(chain))?.map(|row| LedgerTip::from_row(&row)).transpose()
     }
 
-    /// Returns the chains that have entries, ascending, with their tips; each as by [`LedgerStore::chain_tip`], not all
-    /// at one instant.
+    /// Returns the chains that have entries, ascending, with their tips. The tips are read one after the other, not at
+    /// one instant.
     ///
     /// # Errors
     /// Same as [`Store::scan`].

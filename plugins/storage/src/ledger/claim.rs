@@ -34,7 +34,8 @@ impl ChainClaim {
     /// otherwise the lowest chain that no living incarnation writes.
     ///
     /// # Errors
-    /// Returns `InUse` if the incarnation itself does not count as alive, and the errors of [`Store::apply`].
+    /// Returns `InUse` if the incarnation itself does not count as alive, `Corrupt` if all chains are claimed, and the
+    /// errors of [`Store::apply`].
     pub fn take(store: &dyn Store, strand: u32) -> Result<ChainClaim, StoreError> {
         if let Some(claim) = ChainClaim::held_by(store, strand)? {
             return Ok(claim);

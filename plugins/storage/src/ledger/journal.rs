@@ -89,7 +89,8 @@ impl LedgerJournal {
     /// Reads the journal of a folder; `None` if there is none.
     ///
     /// # Errors
-    /// Returns `Io` if a file cannot be read, `Format` for one of a newer version.
+    /// Returns `Io` if a file cannot be read, `Format` for one of a newer version, `Corrupt` if a header is damaged or
+    /// the two files belong to different journals.
     pub fn read(folder: &Path) -> Result<Option<StoredJournal>, StoreError> {
         let mut found: Option<StoredJournal> = None;
         for name in FILE_NAMES {

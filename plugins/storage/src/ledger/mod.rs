@@ -214,8 +214,9 @@ impl LedgerStore {
         self.replica.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
-    /// Adds a commit. After `Ok` the commit survives a power cut. A retry with the same commit after any error is safe:
-    /// a commit that was stored after all is detected, and one without blocks writes the same rows again.
+    /// Writes a commit to the store, and appends its blocks to the replica. After `Ok` the commit survives a power cut.
+    /// A retry with the same commit after any error is safe: a commit that was stored after all is detected, and one
+    /// without blocks writes the same rows again.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see

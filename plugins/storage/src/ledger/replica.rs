@@ -257,7 +257,7 @@ pub(super) fn file_months(folder: &Path, chain: u32) -> Result<Vec<String>, Stor
     Ok(files.map(|(_, month)| month).collect())
 }
 
-/// Returns the chains of the non-empty files.
+/// Returns the chain of each non-empty file, in order.
 pub(super) fn file_chains(folder: &Path) -> Result<Vec<u32>, StoreError> {
     Ok(replica_files(folder)?.into_iter().map(|(chain, _)| chain).collect())
 }

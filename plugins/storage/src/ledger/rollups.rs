@@ -62,11 +62,11 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// Writes rows if the row `guard` has this value, `None` for no row. A large number of rows is written in several
-    /// transactions, each with the guard.
+    /// Writes rollups if the row with the key `guard` has the value `value`; `None` requires that there is no such row.
+    /// A large number of rollups is written in several transactions, each with this guard.
     ///
     /// # Errors
-    /// Returns `Guard` if the row has another value, and the errors of [`crate::Store::apply`].
+    /// Returns `Guard` if the row `guard` has another value, and the errors of [`crate::Store::apply`].
     pub fn write_guarded_rollups(
         &self,
         (guard, value): (&[u8], Option<&[u8]>),
@@ -85,7 +85,8 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// Marks the rollups as complete up to the tips that [`LedgerStore::clear_rollups`] returned.
+    /// Marks the rollups as complete up to the tips that [`LedgerStore::clear_rollups`] returned. Returns the tips with
+    /// the mark.
     ///
     /// # Errors
     /// Returns `Guard` if a chain has another tip, and the errors of [`crate::Store::apply`].

@@ -40,7 +40,7 @@ impl From<tokio_postgres::Error> for DatabaseError {
             return DatabaseError::Conflict;
         }
         // Class 08: connection; 57P01 to 57P05: shutdown, crash, start, idle session; 53300: too many connections;
-        // 25006: a standby; 25P03, 57014: timeouts.
+        // 25006: a standby; 25P03, 55P03, 57014: timeouts.
         if code.starts_with("08")
             || code.starts_with("57P")
             || ["53300", "25006", "25P03", "57014", "55P03"].contains(&code)

@@ -73,7 +73,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns an error if the current outage has lasted longer than `fail_fast_after`, so that calls fail immediately.
+    /// Returns an error if the database has not answered for `fail_fast_after`, so that calls fail immediately.
     fn check_reachable(&self) -> Result<(), StoreError> {
         match self.status.outage_or_stall_duration() {
             Some(outage) if outage >= self.fail_fast_after => {

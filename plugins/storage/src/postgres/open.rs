@@ -111,10 +111,12 @@ pub fn describe_database(options: &PostgresOptions) -> Result<String, StoreError
     Ok(format!("{}, database {}, schema {}", settings.address(), settings.database(), options.schema))
 }
 
-/// Connects and checks the server's version, settings and rights. Writes nothing.
+/// Connects and checks the server's version, settings and rights. Writes nothing, and does not look for other processes
+/// that use the database.
 ///
 /// # Errors
-/// Same as [`open_postgres`].
+/// Returns `Unreachable` if there is no connection, `Database` for a refusal by the server, tables of a newer version
+/// or invalid options.
 pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, StoreError> {
     let warning = check_postgres_options(options)?;
     let settings = ConnectSettings::new(options)?;

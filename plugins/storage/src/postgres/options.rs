@@ -41,7 +41,7 @@ const URL_PARAMETERS: [&str; 18] = [
     "load_balance_hosts",
 ];
 
-/// Source of the password, if it is not in the URL.
+/// Source of the password of the database's user.
 #[derive(Clone, Default)]
 pub enum PasswordSource {
     /// Password that the database URL contains, if it has one.
@@ -70,9 +70,10 @@ pub struct PostgresOptions {
     /// Time without a heartbeat after which another process counts as dead. Default 10 s. Each process sends ten
     /// heartbeats in this time.
     pub takeover_after: Duration,
-    /// Timeout of a read and of `apply`, which then returns `Stuck`. Default 30 s.
+    /// Timeout of a call: `apply` then returns `Stuck`, a read `Unreachable`. Default 30 s.
     pub timeout: Duration,
-    /// Time without a connection after which calls fail immediately. Default 5 s.
+    /// Time without a connection, or without an answer to a group of transactions, after which calls fail immediately.
+    /// Default 5 s.
     pub fail_fast_after: Duration,
 }
 
@@ -82,8 +83,7 @@ pub enum StoreSharing {
     /// One process: opening fails if another live process uses the database, and takes the database over from a dead
     /// one.
     Exclusive,
-    /// Several processes: rows are locked for each transaction. A guard that a row is absent protects against other
-    /// processes only if the same transaction writes the row.
+    /// Several processes: the rows of the guards of each transaction are locked until it commits, absent ones included.
     Shared,
 }
 

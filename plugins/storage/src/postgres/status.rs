@@ -80,7 +80,8 @@ impl DatabaseStatus {
         self.since(&self.lost_since)
     }
 
-    /// Returns the length of the current outage, or how long the current group has waited for an answer.
+    /// Returns the length of the current outage, or the time that the current group has waited for an answer if that is
+    /// longer.
     pub(super) fn outage_or_stall_duration(&self) -> Option<Duration> {
         self.outage_duration().max(self.since(&self.busy_since))
     }
