@@ -85,7 +85,7 @@ fn mean_grams(zones: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
 pub type ZoneForecasts = BTreeMap<String, BTreeMap<u64, u32>>;
 
 /// Parses a forecast with lines `place,hour,grams`, such as `FR,2026-11-22T14:00Z,31`. Empty lines, lines that begin
-/// with `#` and a header line are skipped.
+/// with `#` and the header line `place,hour,g_per_kwh` are skipped.
 ///
 /// # Errors
 /// Returns the number of the invalid line, from 1, and the expected format.

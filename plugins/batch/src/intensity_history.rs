@@ -48,8 +48,8 @@ pub struct IntensityHistory {
 }
 
 impl IntensityHistory {
-    /// Records the intensity of the present hour, since 1970; hours that are too old are dropped, and so are later
-    /// ones, which a clock that was set back leaves behind. Returns true if the history changed.
+    /// Records the intensity of the current hour, counted since 1970. Drops hours that are too old, and later hours,
+    /// which remain when the clock was set back. Returns true if the history changed.
     pub fn record(&mut self, hour: u64, intensity: IntensityRecord) -> bool {
         let first = (hour + 1).saturating_sub(HISTORY_HOURS);
         let before = self.hours.len();

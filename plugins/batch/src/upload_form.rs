@@ -135,7 +135,8 @@ impl PartialFields {
 const ANCHOR: &str = "expires_after[anchor]";
 const SECONDS: &str = "expires_after[seconds]";
 
-/// Returns the last component of a Unix or Windows path, at most [`MAX_NAME_BYTES`] bytes long.
+/// Returns the last component of a Unix or Windows path without control characters, at most [`MAX_NAME_BYTES`] bytes
+/// long; a default name if nothing is left.
 fn sanitize_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut plain: String = last.chars().filter(|letter| !letter.is_control()).collect();

@@ -156,7 +156,7 @@ impl ChainBalances {
     /// Applies the next entry.
     ///
     /// # Errors
-    /// Returns the reason if the entry does not fit; then the balances are unchanged.
+    /// Returns the first check that the entry fails; then the balances are unchanged.
     pub fn apply(&mut self, entry: &LedgerEntry) -> Result<(), EntryError> {
         self.check(entry)?;
         if let Some((wallet, moves)) = entry_postings(&entry.kind) {
@@ -199,7 +199,7 @@ impl ChainBalances {
             }
             EntryKind::Correct { of, previous_amount: was, new_amount: instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
-                // The corrected entry may be in another chain, see the field `corrected`.
+                // The corrected entry may be in another chain, see `corrected_entries`.
                 let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
                 let known = sequence_of(*of) >= 1 && is_before && !self.corrected.contains(of);
                 if known { Ok(()) } else { Err(EntryError::NotCorrectable) }
@@ -255,7 +255,7 @@ impl ChainBalances {
         &self.open
     }
 
-    /// Returns the sums of a wallet's four books: customers, held, issued, revenue.
+    /// Returns the sums of a wallet's four books: issued, customer, held and revenue.
     #[must_use]
     pub const fn book_totals(&self, wallet: Wallet) -> BookTotals {
         match wallet {

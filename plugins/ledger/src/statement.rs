@@ -129,7 +129,7 @@ pub struct StatementRow {
     pub sums: StatementSums,
 }
 
-/// Sums by account and key, and the ids of the pricing terms of their charges.
+/// Sums by account and key, and by account and model; and the ids of the pricing terms of the charges.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
     rows: SumsByAccount,

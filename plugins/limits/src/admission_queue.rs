@@ -26,7 +26,8 @@ pub struct AdmissionCapacity {
     pub queue: usize,
 }
 
-/// State of admission control: requests in flight and queued requests.
+/// Admission control of the gateway: counts the requests in flight and their bytes, and queues requests over the
+/// capacity.
 #[derive(Debug)]
 pub struct AdmissionQueue<W> {
     capacity: AdmissionCapacity,
@@ -42,7 +43,7 @@ pub enum QueueOutcome<W> {
     /// Queued under this number. If another waiter was evicted from the queue to make space, that waiter is returned
     /// and must be notified.
     Waiting(u64, Option<W>),
-    /// Refused: the queue is full.
+    /// Refused: the queue is full, and no waiter of another account may be evicted for this request.
     Full,
 }
 
@@ -110,7 +111,8 @@ impl<W> AdmissionQueue<W> {
         self.queue.remove(account, number);
     }
 
-    /// Admits the next queued request that fits. Callers repeat this until it returns `None`.
+    /// Admits the next queued request that fits; returns its account, its bytes and its waiter, which must be notified.
+    /// Callers repeat this until it returns `None`.
     pub fn admit_next(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
         let (ceiling, requests, held) = (self.capacity, &self.requests, self.bytes);

@@ -6,8 +6,8 @@
 //! ```text
 //! part in the store = left + unwritten
 //! ```
-//! A charge may exceed its reservation, so `left` may be negative. Such an excess is in the written spending, and no
-//! part of the lease.
+//! A charge may exceed its reservation, so `left` may be negative. Such an excess is written as spending, but is not
+//! taken from the part in the store.
 
 use crate::meter::{CostEstimate, LimitExceeded, LimitKind, UsageLimits, UsageMeter, to_micro_credits};
 use crate::token_bucket::RetryAfter;
@@ -21,7 +21,8 @@ pub(crate) struct BudgetLease {
     pub(crate) left: i64,
     /// Amount spent after the spending was last written to the store.
     unwritten: i64,
-    /// True if the budget was lowered after the lease of the part: the part has to be leased again before it is spent.
+    /// True if the budget was lowered after the part was leased: the part may not be spent until a further lease
+    /// succeeds.
     is_recalled: bool,
 }
 
@@ -32,7 +33,8 @@ pub(crate) struct BudgetLeases {
     month: BudgetLease,
 }
 
-/// Spending that is written, as far as the leased parts cover it, in micro-credits.
+/// Spending that is being written to the store, split into the amounts that the leased parts cover and the excess, in
+/// micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSpending {
     /// Amounts that the parts of the day and of the month decrease by.
@@ -63,7 +65,7 @@ impl BudgetLease {
         self.unwritten = self.unwritten.saturating_add(amount);
     }
 
-    /// Removes the unwritten spending. Returns the amount that the part covers, and the excess.
+    /// Removes and returns the unwritten spending: the amount that the leased part covers, and the excess.
     fn take_written(&mut self) -> (i64, i64) {
         let covered = self.unwritten.min(self.stored().max(0));
         let excess = self.unwritten.saturating_sub(covered);
@@ -192,12 +194,13 @@ impl UsageMeter {
         lease.left = lease.left.saturating_add(amount);
     }
 
-    /// Adds an amount that was leased for a budget of `drawn_for`; the budget may have changed in the meantime.
+    /// Adds an amount that was leased while the budget was `drawn_for`. The leased part is valid again if the amount is
+    /// above 0 and the budget is still at least as high.
     pub fn add_drawn(&mut self, limits: &UsageLimits, period: BudgetPeriod, amount: i64, drawn_for: u64) {
         self.leases.get_or_insert_default().add_drawn(limits, period, amount, drawn_for);
     }
 
-    /// Subtracts an amount from the leased part if that much is unreserved; returns true on success.
+    /// Subtracts an amount from the leased part, to give it back, if that much is unreserved; returns true on success.
     pub fn take_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
         let is_there = self.lease_available(period) >= amount;
         if is_there {
@@ -206,7 +209,8 @@ impl UsageMeter {
         is_there
     }
 
-    /// Removes and returns the unreserved amount of a recalled part; 0 if the part is not recalled.
+    /// Removes and returns the unreserved amount of a recalled part, which goes back to the fleet; 0 if the part is not
+    /// recalled.
     pub fn take_recalled_lease(&mut self, period: BudgetPeriod) -> i64 {
         let reserved = self.reserved;
         self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
@@ -237,7 +241,8 @@ impl UsageMeter {
         }
     }
 
-    /// Returns the exceeded budget with the longest wait.
+    /// Returns the exceeded budget with the longest wait. A budget counts as exceeded also if the leased part does not
+    /// cover the cost.
     pub(crate) fn exceeded_budget(
         &self,
         limits: &UsageLimits,

@@ -26,7 +26,7 @@ pub enum EnqueueOutcome<W> {
     /// Queued under this number. If another waiter was evicted to make space, that waiter is returned and must be
     /// notified.
     Waiting(u64, Option<W>),
-    /// Refused: the queue is full, and no other account has at least as many waiters as this account would have.
+    /// Refused: the queue is full, and no other account has at least two more waiters than this account.
     Full,
 }
 

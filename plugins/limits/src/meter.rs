@@ -77,7 +77,7 @@ pub enum WorkClass {
 /// Maximum usage of a request, estimated before it is sent to a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostEstimate {
-    /// Tokens of the prompt that are known before the answer.
+    /// Tokens of the prompt.
     pub input: u64,
     /// Tokens of the answer: the maximum, or an estimate.
     pub output: u64,

@@ -19,8 +19,8 @@
 //! others did not announce. In the second case the others use their base only.
 //!
 //! Requests in flight are not used up: a gateway whose requests follow one another would never give any of them to the
-//! others. So while another gateway has to refuse requests, the gateways that do not receive the rest admit requests
-//! only up to their part of the limit.
+//! others. So while another gateway has to refuse requests, the gateways that do not receive the remainder admit
+//! requests only up to their part of the limit.
 //!
 //! A gateway reports nothing about a key that it has not served. For the first request of the key it may use an equal
 //! part of the limit. Therefore the first synchronization after the first request leaves an equal part to each gateway
@@ -33,7 +33,7 @@ use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Totals of one limit set of one gateway since the start of its process.
+/// Usage of one key or account at one gateway: totals since its meter was created, and current amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Number of admitted requests.
@@ -84,9 +84,9 @@ pub struct PeerUsage {
     pub in_flight: u32,
     /// Micro-credits that the other gateways have reserved.
     pub reserved: u64,
-    /// Number of requests that the other gateways refused.
+    /// Number of requests that the other gateways refused between their last two reports.
     pub refused_requests: u64,
-    /// Largest request in tokens that the other gateways refused.
+    /// Largest request, in tokens, that another gateway refused between its last two reports.
     pub refused: RefusedTokens,
     /// Sum of the amounts that the other gateways may use until their next synchronization.
     pub allowed: SharedAmounts,
@@ -99,7 +99,7 @@ pub struct PeerUsage {
 pub struct RefusedTokens {
     /// Tokens of the request; 0 if none was refused.
     pub amount: u64,
-    /// Tokens of all requests that the gateway admitted or refused.
+    /// Tokens of all requests that the gateway admitted or refused in this time.
     pub wanted: u64,
 }
 
@@ -162,8 +162,8 @@ struct SharedDemand {
 /// Division of the level of a limit between the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
-    /// Each gateway gets a part by its demand. If fewer are left than there are gateways, one gateway gets all that the
-    /// others did not announce.
+    /// Each gateway gets a part by its demand. If the level is at most the number of gateways, the one with
+    /// `receives_rest` gets all that the others did not announce.
     ByDemand { receives_rest: bool },
     /// All that the other gateways did not announce.
     Rest,
@@ -223,7 +223,8 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
 }
 
 /// Returns the division of a limit of tokens: if a gateway refused a request that is larger than its part of the whole
-/// limit, one gateway receives the rest. For a request of more than half of the limit, half of it suffices.
+/// limit, one gateway receives all that the others did not announce. For a request of more than half of the limit, half
+/// of it suffices.
 fn division_of_tokens(limit: u64, demand: [RefusedTokens; 2], total: u128, peers: &PeerUsage) -> Division {
     let members = u64::from(peers.members.max(1));
     let exceeds_part = |refused: &RefusedTokens| {
@@ -300,8 +301,8 @@ impl SharedState {
 }
 
 /// Returns the number of requests in flight up to which this gateway may admit further ones. If other gateways refuse
-/// requests and this one does not receive the remainder, it is the gateway's part of the limit; otherwise it is
-/// unlimited.
+/// requests and this one does not receive the remainder, it is this gateway's part of the limit; otherwise there is no
+/// such bound.
 fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
     if peers.receives_rest || peers.refused_requests == 0 {
         return u32::MAX;

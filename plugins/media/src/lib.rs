@@ -4,7 +4,7 @@
 //!
 //! This crate reads no file or socket, and no input, however broken, causes a panic or exceeds its memory limits.
 //!
-//! To add a shape, add a line to the `SHAPES` of [`image`] or [`speech`], a folder of golden cases in `testdata`, and
+//! To add a shape, add a line to the `ADAPTERS` of [`image`] or [`speech`], a folder of golden cases in `testdata`, and
 //! code only for the differences.
 
 pub mod audio;

@@ -9,7 +9,7 @@ pub enum OpenIdError {
     Discovery,
     /// The discovery document names another issuer than the configured one.
     DiscoveredIssuer,
-    /// The URL of an endpoint is not `https`.
+    /// The URL of an endpoint is not `https`, is too long, or is malformed.
     InsecureEndpoint,
     /// The key set is not JSON.
     InvalidKeySet,
@@ -17,7 +17,7 @@ pub enum OpenIdError {
     MissingIdToken,
     /// The authorization code was used before, has expired, or belongs to another request.
     Code,
-    /// The ID token is not a signed token with a supported algorithm.
+    /// The ID token is too large, malformed, or not signed with a supported algorithm.
     Token,
     /// No key of the provider has the token's key id.
     UnknownKey,
@@ -27,7 +27,7 @@ pub enum OpenIdError {
     Issuer,
     /// The ID token was issued for another client.
     Audience,
-    /// The token has expired, or is not valid yet.
+    /// The ID token has expired, is not valid yet, or lacks a valid `exp` or `iat`.
     OutsideValidity,
     /// The nonce of the ID token belongs to another authorization request.
     Nonce,

@@ -75,7 +75,7 @@ fn decode_json(part: &str) -> Result<Value, OpenIdError> {
     if value.is_object() { Ok(value) } else { Err(OpenIdError::Token) }
 }
 
-/// Returns the key id of a token that is not verified yet, to find the key.
+/// Returns the key id that a token states, to find the key. The token is not verified.
 ///
 /// # Errors
 /// Returns an error if the token is too large, or is not signed by a supported algorithm.

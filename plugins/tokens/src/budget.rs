@@ -2,7 +2,7 @@
 //! time.
 //!
 //! Promises: a count that has reached its limit does no further work; the signal is checked after at most
-//! [`crate::windows::WINDOW`] bytes of encoding, so that a stopped count ends within milliseconds.
+//! [`crate::windows::WINDOW_BYTES`] bytes of encoding, so that a stopped count ends within milliseconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

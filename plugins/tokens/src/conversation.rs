@@ -18,7 +18,7 @@ use std::fmt;
 /// Prompt of a chat or messages request.
 #[derive(Clone, Default, PartialEq)]
 pub struct PromptConversation {
-    /// Messages, oldest first, with leading system messages.
+    /// Messages, oldest first, including the system messages.
     pub messages: Vec<PromptMessage>,
     /// Functions that the model may call.
     pub tools: Vec<FunctionTool>,
@@ -160,8 +160,8 @@ impl PromptConversation {
         chat::read(body)
     }
 
-    /// Parses the body of a messages request, in which `max_tokens` may be missing. The tool results of a message come
-    /// before its other content, in the order in which providers receive them.
+    /// Parses the body of a messages request. Fields outside the prompt, such as `max_tokens`, are not read. The tool
+    /// results of a message come before its other content, in the order in which providers receive them.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.

@@ -243,7 +243,8 @@ fn compile_template(source: &str, config: &Map<String, Value>) -> Result<ChatTem
         .map_err(|why| TokenizerError(format!("chat template: {why}")))
 }
 
-/// Returns the `chat_template` of a configuration: a text, or the entry `default` of a list of named templates.
+/// Returns the `chat_template` of a configuration: a text, or of a list of named templates the entry `default`,
+/// otherwise the first entry.
 fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerError> {
     let invalid = || {
         TokenizerError(

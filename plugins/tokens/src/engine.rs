@@ -1,7 +1,7 @@
 //! Token counts by the engine that serves a model.
 //!
 //! Guarantees: only the members that form the prompt are sent. This module builds calls and parses their answers; the
-//! caller sends them. Some engines need a second call, which is the result of the first answer.
+//! caller sends them. Some engines need a second call, which is built from the answer to the first one.
 //!
 //! | shape | chat | messages | text |
 //! |---|---|---|---|
@@ -49,7 +49,7 @@ pub enum CountInput<'b> {
     Chat(&'b [u8]),
     /// Body of a messages request.
     Messages(&'b [u8]),
-    /// Rendered prompt: the tokenizer adds nothing to it.
+    /// Rendered prompt, which has its special tokens already. APIs without a setting for this may count more of them.
     Prompt(&'b str),
     /// Text for an embedding: the tokenizer adds its usual special tokens.
     Document(&'b str),

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Merge rule of a tokenizer.
+/// Merge rules of a tokenizer.
 pub(crate) trait MergeRules {
     /// Returns the rank and the token of two neighbours that can be joined; `None` if they cannot. `left` and `right`
     /// are their tokens, `at..end` is the byte range of both in the piece.

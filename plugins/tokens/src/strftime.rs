@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Formats the time `unix_seconds`.
+/// Formats the time `unix_seconds` in UTC by a format of `strftime`.
 pub(crate) fn strftime(format: &str, unix_seconds: i64) -> String {
     let days = unix_seconds.div_euclid(86_400);
     let second = unix_seconds.rem_euclid(86_400);

@@ -47,7 +47,7 @@ impl UsageDay {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the hour number of the rows of the day.
+    /// Returns the number that the row keys of the day have in place of an hour.
     const fn row_number(self) -> UsageHour {
         UsageHour(FIRST_ROW_NUMBER.saturating_add(self.0))
     }

@@ -1,9 +1,9 @@
 //! Mark up to which the rollups of days are complete.
 //!
 //! Rollups of days are built from the rollups of hours after the day has ended. The mark has the last entry of each
-//! chain before the build began. A later entry of a chain never has an earlier time than the one before, so an entry
-//! that is added to a day after its build is noticed, whichever version of the gateway wrote it: the last entry of its
-//! chain has changed, and the day is not before the time that the mark has.
+//! chain before the build began. The times of a chain's entries never decrease. So an entry that is added to a day
+//! after its build is noticed, whichever version of the gateway wrote it: its chain has a later last entry than the
+//! mark, and the days from the time in the mark on count as incomplete.
 
 use crate::cell::UsageHour;
 use crate::day::UsageDay;
@@ -24,9 +24,9 @@ pub struct ChainPosition {
 /// State of the rollups of days.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayMark {
-    /// First day without complete rollups, while no chain has entries after its position.
+    /// First day without complete rollups, provided that no chain has entries after its position.
     pub until: UsageDay,
-    /// Position of each chain before the build.
+    /// Last entry of each chain when the build began.
     pub chains: BTreeMap<u32, ChainPosition>,
     /// Build that is running: only it may write rows of days.
     pub build: Option<RunningBuild>,

@@ -2,7 +2,7 @@
 
 use penstock_ledger::Wallet;
 
-/// Class of the price of charged requests: all of one class and tariff have the same price of a unit.
+/// Class of the price of charged requests: requests of the same class and tariff have the same unit prices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriceClass {
     /// Prices of the tariff, paid in credits. Rollups of an earlier version and requests without a charge have this

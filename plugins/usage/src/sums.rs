@@ -9,13 +9,13 @@ use rust_decimal::Decimal;
 pub struct UsageSums {
     /// Sums that a statement has too: requests, tokens, amounts and footprint.
     pub billed: StatementSums,
-    /// Number of charged requests at the price of batches. Rollups that an earlier version wrote have fewer, or none.
+    /// Number of charged requests at the price of batches. It is too low in rollups that an earlier version wrote.
     pub batch_requests: u64,
     /// Lower limit of the carbon, grams.
     pub carbon_low_g: Decimal,
     /// Upper limit of the carbon, grams.
     pub carbon_high_g: Decimal,
-    /// Energy of failed attempts, kWh; part of the energy.
+    /// Energy of failed attempts, kWh, which is a part of `billed.kwh`.
     pub failed_kwh: Decimal,
 }
 

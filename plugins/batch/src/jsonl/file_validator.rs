@@ -6,7 +6,7 @@ use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, parse_line, str
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Maximum number of bytes by which a buffered line exceeds the maximum line length: a line break and a byte order
+/// Maximum number of bytes by which a buffered line exceeds the maximum line length: a carriage return and a byte order
 /// mark.
 const LINE_SLACK: usize = 1 + BOM.len();
 /// Maximum number of bytes that are skipped beyond the maximum line length, in search of the end of a line that is too
@@ -135,7 +135,8 @@ impl FileValidator {
         self.count > 0 || self.skipped.is_some()
     }
 
-    /// Returns true if the current line is so long that its end is not searched for any more.
+    /// Returns true if the current line exceeds the maximum length by more than 8 MiB, so that its end is no longer
+    /// searched for.
     #[must_use]
     pub fn is_line_too_long(&self) -> bool {
         self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED_BYTES))

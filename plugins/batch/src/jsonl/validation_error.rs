@@ -13,7 +13,7 @@ pub struct LineError {
     pub code: &'static str,
     /// Invalid field, if the error concerns one.
     pub param: Option<&'static str>,
-    /// Sentence with the expected value. It quotes no text of the line except short names.
+    /// Expected value, as a sentence without its end. It quotes no text of the line except short names.
     pub message: String,
 }
 

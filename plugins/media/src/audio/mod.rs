@@ -122,7 +122,7 @@ enum MeterState {
     Start { held: Vec<u8>, pass: u64, tagged: bool },
     /// Recognised audio format.
     Audio(AudioFormat, ParserDriver),
-    /// Audio file in an unknown format.
+    /// File in an unknown format.
     Unknown,
 }
 

@@ -181,7 +181,7 @@ impl Mp4Parser {
             let most = if name == b"stsd" { MAX_DESCRIPTION } else { MAX_PARSED };
             let read = (size - head).min(most) as usize;
             let head = head as usize;
-            // A truncated box is ignored.
+            // Waits for the whole content; if the file ends before, the box is ignored.
             let Some(content) = input.get(head..head + read) else { return ParserStep::Need(head + read) };
             self.excluded.begin(size);
             if let Some((passed, state)) = self.read(name, content, size - head as u64) {

@@ -1,4 +1,4 @@
-//! First bytes of the samples in an MP4 file, of which the durations of Opus packets are read.
+//! First bytes of the samples in an MP4 file, from which the durations of Opus packets are read.
 
 use super::opus;
 

@@ -29,9 +29,10 @@ pub(super) enum Mp4Codec {
     /// AAC, MP3, AC-3, AMR.
     Lossy(Option<FrameConfig>),
     Opus,
-    /// ALAC, PCM, A-law and µ-law; unknown codecs.
+    /// Unknown codec, or ALAC, PCM, A-law or µ-law without a usable configuration.
     #[default]
     Other,
+    /// ALAC, PCM, A-law or µ-law; a sample of PCM is a frame of one sample.
     Plain(FrameConfig),
 }
 
@@ -146,7 +147,7 @@ impl Mp4Track {
         self.longest = self.longest.max(std::mem::take(&mut self.current));
     }
 
-    /// Adds samples of the current table; each sample lasts `ticks`.
+    /// Adds `count` samples of `ticks` each to the current `stts` table.
     pub(super) fn add_samples(&mut self, count: u32, ticks: u32) {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }

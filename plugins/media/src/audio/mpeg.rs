@@ -8,7 +8,8 @@ use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, P
 
 /// Ticks per second: every sample rate of MPEG audio divides it.
 const RATE: u64 = 14_112_000;
-/// Kilobits per second by index: version 1 layers I, II, III, then version 2 layers I, II and III.
+/// Kilobits per second by index: one row for each of the layers I, II and III of version 1 and layer I of version 2,
+/// and one for layers II and III of version 2.
 const BITRATES: [[u16; 15]; 5] = [
     [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
     [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],

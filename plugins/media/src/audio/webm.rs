@@ -162,7 +162,7 @@ impl ContainerParser for WebmParser {
 }
 
 impl WebmParser {
-    /// Passes the content of an element, or bytes that are no element, up to the next cluster.
+    /// Skips the content of an element, or bytes that are no element, up to the next cluster.
     fn search(&mut self, input: &[u8], left: u64, lost: bool) -> ParserStep {
         let within = input.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(input);
         let passed = match memchr::memchr(0x1f, within) {

@@ -45,7 +45,7 @@ pub(super) fn data_url_payload(text: Bytes) -> Bytes {
     text.slice(head..)
 }
 
-/// Returns true if every client's decoder accepts the text.
+/// Returns true for standard base64 with padding and without line breaks, which every client's decoder accepts.
 pub(super) fn is_canonical(text: &[u8]) -> bool {
     let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let data = text.get(..text.len() - padding).unwrap_or_default();

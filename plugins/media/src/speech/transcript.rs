@@ -87,8 +87,8 @@ impl Transcript {
 }
 
 impl Transcript {
-    /// Limits the times of segments and words to the charged length of the audio, rounded up to the window in which an
-    /// engine may have recognised its end.
+    /// Limits the times of segments and words to the charged length of the audio, plus the length of one window,
+    /// because an engine may have recognised the end in a window that exceeds the audio.
     pub(super) fn limit_times(&mut self, seconds: Decimal) {
         let limit = seconds.ceil().to_u64().unwrap_or(u64::MAX).saturating_add(WINDOW_SECONDS);
         let limit_millis = limit.saturating_mul(1000);

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns the content type of a transcript that is not JSON; `None` for JSON. Without JSON, the objects
-/// `environment_impact` and `billing_cost` are sent as headers.
+/// Returns the content type of a transcript that is not JSON; `None` for JSON. With a transcript that is not JSON, the
+/// objects `environment_impact` and `billing_cost` are sent as headers.
 #[must_use]
 pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
     match script {

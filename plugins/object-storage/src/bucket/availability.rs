@@ -27,7 +27,7 @@ struct GateState {
     retry_at: Option<Instant>,
 }
 
-/// Permit for one call to a bucket; a place of the limiter is taken until it is dropped.
+/// Permit for one call to a bucket, which counts as running until the permit is dropped.
 #[derive(Debug)]
 pub struct CallPermit<'a>(&'a CallLimiter);
 

@@ -89,7 +89,7 @@ impl HttpService for BucketConnector {
         });
         let status: Option<StatusCode> = answer.as_ref().ok().map(Response::status);
         self.counters.record(&method, status);
-        // Only the token service gets POST requests, so an answer to another method comes from the object store.
+        // The token service gets only POST requests, so an answer to a GET request comes from the object store.
         if let Ok(answer) = &answer
             && method == Method::GET
         {

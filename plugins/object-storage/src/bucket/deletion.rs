@@ -11,7 +11,8 @@ use std::io::Result;
 use std::sync::atomic::Ordering;
 
 impl Bucket {
-    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted.
+    /// Deletes objects, page by page; a missing object is no error. After an error the remaining pages are still
+    /// deleted.
     pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
         names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
     }

@@ -113,7 +113,8 @@ impl Bucket {
         self.0.gate.is_available()
     }
 
-    /// Calls a store that did not answer the last call; returns true if it answers. Blocks.
+    /// Calls a store that did not answer the last call, with a request for an object that need not exist; returns true
+    /// if the store answers. Blocks.
     #[must_use]
     pub fn retry(&self) -> bool {
         // Any answer will do, also that there is no such object.

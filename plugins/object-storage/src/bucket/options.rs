@@ -71,9 +71,9 @@ pub struct BucketOptions {
 pub struct BucketTimeouts {
     /// Timeout of a connection attempt.
     pub connect: Duration,
-    /// Timeout of a request without contents, including its response of at most 8 MiB.
+    /// Timeout of a request other than `PUT` and `POST`, including its response of at most 8 MiB.
     pub request: Duration,
-    /// Timeout of a request that sends contents of at most 8 MiB.
+    /// Timeout of a `PUT` or `POST` request, which may send a part of an object.
     pub upload: Duration,
     /// Time from the first attempt of a request after which it is not sent again.
     pub retry_period: Duration,

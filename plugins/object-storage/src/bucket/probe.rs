@@ -24,7 +24,8 @@ pub enum ProbeError {
 }
 
 impl Bucket {
-    /// Creates, reads, lists and deletes a small object, and checks that an existing one is never replaced.
+    /// Creates, reads, lists and deletes a small object. Checks that an existing object is not replaced, that a deleted
+    /// one is not returned, and that the store sends its time.
     ///
     /// # Errors
     /// Returns a sentence for the operator.

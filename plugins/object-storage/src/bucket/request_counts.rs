@@ -9,9 +9,10 @@ const OUTCOMES: [&str; 6] = ["ok", "not_found", "precondition", "refused", "fail
 /// Number of requests with one method and one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCount {
-    /// Method: `GET`, `PUT`, `POST` or `DELETE`.
+    /// Method: `GET`, which includes `HEAD`, `PUT`, `POST` or `DELETE`.
     pub method: &'static str,
-    /// Outcome: `ok`, `not_found`, `precondition`, `refused` (other 4xx), `failed` (5xx) or `unreachable`.
+    /// Outcome: `ok`, `not_found`, `precondition` (409, 412), `failed` (429, 5xx), `refused` (any other status) or
+    /// `unreachable`.
     pub outcome: &'static str,
     /// Number of requests, including retries.
     pub count: u64,

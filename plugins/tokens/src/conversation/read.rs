@@ -108,7 +108,8 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Returns the total bytes of all strings in a value: an upper bound of the tokens of an unknown part.
+/// Returns the bytes of all strings in a value, and 8 for each other value, as a bound on the tokens of an unknown
+/// part. The names of members do not count.
 pub(super) fn string_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

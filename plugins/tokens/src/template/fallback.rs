@@ -8,7 +8,8 @@ use std::borrow::Cow;
 pub(super) enum TemplateFallback {
     /// The conversation is passed to the template without a change.
     None,
-    /// System messages after the leading ones become user messages, and consecutive messages of one role are merged.
+    /// System messages after the leading ones become user messages. As for `AllSystem`, consecutive messages of one
+    /// role are then merged, except tool messages.
     LaterSystem,
     /// All system messages become user messages.
     AllSystem,
