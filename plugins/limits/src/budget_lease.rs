@@ -182,7 +182,7 @@ impl UsageMeter {
         self.lease(period).stored()
     }
 
-    /// Returns true if the leased part may not be spent any more, because the budget was lowered or removed.
+    /// Returns true if the leased part may not be spent, because the budget was lowered or there is none.
     #[must_use]
     pub fn is_lease_recalled(&self, limits: &UsageLimits, period: BudgetPeriod) -> bool {
         limits.budget(period).is_none() || self.lease(period).is_recalled

@@ -74,7 +74,7 @@ pub enum StoreError {
         holder: String,
     },
     /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that was behind.
-    /// The process has to start again, since no earlier read is certain any more.
+    /// The process has to start again, because rows that it has read may be gone.
     #[error("the database lacks commits that it had acknowledged")]
     Reverted,
     /// Database that refuses a statement or a connection, such as for missing rights or a wrong version; or options of

@@ -69,9 +69,9 @@ pub enum StoreHealth {
     /// Database that lacks commits that it had acknowledged. It refuses all writes of this process, which has to start
     /// again.
     Reverted,
-    /// Store whose disk failed, or whose database another process took over. After a failed sync no write is
-    /// acknowledged any more and the process should restart; after other failures the store resumes by itself once the
-    /// disk works again.
+    /// Store whose disk failed, or whose database another process took over. After a failed sync no further write is
+    /// acknowledged, and the process should restart; after other failures the store resumes by itself once the disk
+    /// works again.
     Failed,
 }
 

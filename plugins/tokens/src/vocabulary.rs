@@ -29,7 +29,7 @@ impl Vocabulary {
             arena: Vec::with_capacity(tokens.saturating_mul(7)),
             ends: Vec::with_capacity(tokens),
             slots: vec![EMPTY; slots],
-            // The seeds are fixed: nobody can attack the hash, because the operator chose the file with the keys.
+            // The seeds are fixed: clients cannot choose the keys of the table, which come from a file of the operator.
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             longest: 0,
         }

@@ -1,7 +1,7 @@
 //! Rollups of whole days, added up from the rollups of their hours.
 //!
-//! The row of a day has the form of an hour's row. Its hour number is `2^31` plus the days since 1970-01-01: an earlier
-//! version takes it for an hour of the far future, which no query reaches.
+//! The row of a day has the form of an hour's row. Its hour number is `2^31` plus the days since 1970-01-01: to an
+//! earlier version it is an hour of the far future, which no query reaches.
 
 use crate::cell::{RollupDimensions, UsageHour};
 use crate::row::{RowError, decode, hour_key, split_row_key};

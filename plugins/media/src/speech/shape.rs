@@ -165,8 +165,8 @@ fn audio_seconds(task: &TranscriptionTask, transcript: &Transcript) -> Decimal {
     task.audio.charged_seconds(credible)
 }
 
-/// Form under construction. Its boundary contains the random id of the request, so that nobody can prepare a file that
-/// contains the boundary.
+/// Form under construction. Its boundary contains the random id of the request, so that a client cannot prepare a file
+/// or a field that contains the boundary.
 struct FormBuilder {
     boundary: String,
     text: String,

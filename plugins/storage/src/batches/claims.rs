@@ -198,8 +198,8 @@ impl BatchStore {
     }
 
     /// Takes the claim of a batch for an incarnation, in place of the claim `seen`; `alive` is the row that exists
-    /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended or the incarnation
-    /// may not write any more. The caller has observed that the former holder released the claim or is dead.
+    /// while the incarnation may write. Returns `None` if the claim has changed, the batch has ended, or the
+    /// incarnation may no longer write. The caller has observed that the former holder released the claim or is dead.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -211,7 +211,7 @@ impl BatchStore {
         alive: Option<&RowFence>,
     ) -> Result<Option<BatchClaim>, StoreError> {
         let open = match seen {
-            // The claim of an ended batch does not exist any more.
+            // The claim of an ended batch no longer exists.
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };

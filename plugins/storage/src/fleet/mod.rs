@@ -132,7 +132,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// same heartbeat of the same incarnation may be repeated: it is applied once.
     ///
     /// # Errors
-    /// Returns `Evicted` if the incarnation is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the
+    /// Returns `Evicted` if the incarnation is no longer alive, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the
     /// errors of [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`], or means that a
     /// returned amount exceeds its part.
     fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError>;

@@ -1,5 +1,5 @@
-//! Claims of chains by the members of a fleet: a member writes one chain, and nobody else writes it while the member is
-//! alive.
+//! Claims of chains by the members of a fleet: a member writes one chain, and no other process writes it while the
+//! member is alive.
 //!
 //! ```text
 //! ledger/chain/<k>  →  counter: incarnation that writes chain k

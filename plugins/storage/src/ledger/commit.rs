@@ -103,14 +103,14 @@ pub struct AppendOutcome {
 /// Reason for which the store refused a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitConflict {
-    /// The writer does not count as alive any more, or another writer has claimed its chain: this writer can never
-    /// commit again.
+    /// The writer no longer counts as alive, or another writer has claimed its chain: this writer can never commit
+    /// again.
     Fenced,
     /// Names of the commit that entries of other commits use, with the numbers of those entries.
     NamesInUse(Vec<(String, u64)>),
     /// Rows that do not have the required state, by their indexes in [`LedgerCommit::fences`].
     FencesViolated(Vec<usize>),
-    /// The cause of the refusal does not exist any more: the commit may be tried again.
+    /// The cause of the refusal no longer exists: the commit may be tried again.
     Resolved,
 }
 

@@ -61,7 +61,7 @@ impl DatabaseStatus {
         self.busy_since.store(0, Ordering::Release);
     }
 
-    /// Records that this process may not write any more; `state` is the reason.
+    /// Records that this process may no longer write; `state` is the reason.
     pub(super) fn end_writes(&self, state: WriterState) {
         let active = WriterState::Active as u8;
         let _ = self.state.compare_exchange(active, state as u8, Ordering::AcqRel, Ordering::Acquire);
