@@ -10,7 +10,7 @@ const HOUR_SECONDS: u64 = 3_600;
 /// Hourly emissions of a grid zone, in grams of CO2e per kWh. A forecast takes precedence over the usual value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridZone {
-    /// Usual emissions by UTC hour of the day.
+    /// Usual emissions in grams of CO2e per kWh, by UTC hour of the day.
     pub typical: Option<[u32; 24]>,
     /// Forecast emissions in grams of CO2e per kWh; the key counts hours since 1970.
     pub forecast: BTreeMap<u64, u32>,

@@ -1,4 +1,4 @@
-//! Energy measured by a provider, in the forms that chat answers have too.
+//! Energy that a provider has measured and reports in its answer, in the same forms as in answers of chat models.
 
 use penstock_core::MeasuredEnergy;
 use penstock_http_wire::usage;

@@ -104,7 +104,7 @@ pub struct SpendAddition {
     pub owner: SpendOwner,
     /// Amounts to add to the record, in micro-credits.
     pub spend: SpendRecord,
-    /// Amounts by which the member's parts decrease: of the budget of the day, and of the month.
+    /// Amounts that are taken from the member's leased parts of the daily and of the monthly budget.
     pub from_parts: (i64, i64),
 }
 
@@ -183,8 +183,8 @@ impl SpendStore {
         rows.map(|row| row.map(|row| SpendRecord::from_row(&row)).transpose()).collect()
     }
 
-    /// Adds amounts to spending records; one commit for many. Once `add` returns `Ok` the amounts are accepted: those
-    /// that the store did not take are applied by the next call.
+    /// Adds amounts to spending records, many in one commit. Once `add` returns `Ok` the amounts are accepted: if the
+    /// store did not take them, the next call of `add` or `flush` applies them.
     ///
     /// # Errors
     /// Returns the error of an earlier addition that can still not be applied; then nothing of this one is accepted.

@@ -13,7 +13,7 @@ pub(crate) trait MergeRules {
     fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
 }
 
-/// Part of a piece of text, with the token that it is so far.
+/// Part of a piece of text, and the token that its merges have produced so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeSymbol {
     /// Token number.
@@ -83,7 +83,7 @@ fn refresh(joins: &impl MergeRules, piece: &[u8], symbols: &mut [MergeSymbol], a
     }
 }
 
-/// Index that marks the end of the linked list, and a symbol that was joined to another one.
+/// Index that marks both ends of the linked list.
 const NO_LINK: usize = usize::MAX;
 
 struct SymbolLinks {

@@ -59,7 +59,7 @@ impl From<UtcDay> for UsageDay {
     }
 }
 
-/// Returns the key that sorts directly before the rows of a day.
+/// Returns the key prefix of the rows of a day, which sorts directly before them.
 #[must_use]
 pub fn day_key(account: &str, day: UsageDay) -> Vec<u8> {
     hour_key(account, day.row_number())

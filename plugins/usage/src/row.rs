@@ -41,7 +41,7 @@ pub fn account_prefix(account: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0"].concat()
 }
 
-/// Returns the key that sorts directly before the rows of an hour.
+/// Returns the key prefix of the rows of an hour, which sorts directly before them.
 #[must_use]
 pub fn hour_key(account: &str, hour: UsageHour) -> Vec<u8> {
     [&account_prefix(account), &hour.0.to_be_bytes()[..]].concat()

@@ -153,8 +153,8 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the end of the error sentence for a field of other services that changes the transcript, and that no request to
-/// a provider has.
+/// Returns the reason to refuse a field of other services that would change the transcript and is sent to no provider;
+/// `None` for other fields.
 fn foreign_field_error(name: &str) -> Option<&'static str> {
     Some(match name.strip_suffix("[]").unwrap_or(name) {
         "translate" | "to_language" | "target_language" => "audio is transcribed, not translated",

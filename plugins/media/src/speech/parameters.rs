@@ -49,7 +49,8 @@ pub(super) fn is_forwarded(name: &str, abilities: &OfferCapabilities) -> bool {
         || (SPEECH_PARAMETERS.contains(&name) && abilities.accepts_parameter(name))
 }
 
-/// Returns the refusal of a speech request with a member that changes the audio and that the offer does not list.
+/// Returns the refusal of a speech request with a member of [`SPEECH_PARAMETERS`] that is neither off nor empty and
+/// that the offer does not list; `None` if it has no such member.
 #[must_use]
 pub fn unsupported_parameter_error(
     ask: &InferenceRequest,

@@ -40,7 +40,8 @@ pub(super) enum StartCheck {
 }
 
 /// Checks the first bytes of an answer against the requested content type. WAV is accepted for any format with a
-/// header, because some engines know no other. If the bytes are `all`, the outcome is not `Undecided`.
+/// header, because some engines know no other. If `all` is true, no more bytes follow, and the outcome is never
+/// `Undecided`.
 pub(super) fn check_start(start: &[u8], requested: Option<&'static str>, all: bool) -> StartCheck {
     if start.len() < SIGNATURE_BYTES && !all {
         return StartCheck::Undecided;

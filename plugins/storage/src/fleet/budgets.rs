@@ -68,7 +68,7 @@ pub struct BudgetRequest {
     pub wanted: i64,
     /// Minimum amount that is useful to the process.
     pub least: i64,
-    /// Amount of the part that goes back with the draw.
+    /// Amount of the process's own part that goes back to the budget with the draw.
     pub returned: i64,
     /// Time of the request, Unix seconds.
     pub at: u64,

@@ -144,7 +144,8 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`Fleet::heartbeat`].
     fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError>;
 
-    /// Returns the parts of an incarnation, with the amounts spent since its last heartbeat still included.
+    /// Returns the parts of pools that an incarnation holds, as stored: they still include the amounts that it spent
+    /// after its last heartbeat.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].

@@ -62,7 +62,8 @@ pub(super) struct GroupWriter {
 }
 
 impl GroupWriter {
-    /// Runs until every sender of `jobs` is dropped.
+    /// Writes the queued transactions in groups and sends heartbeats, until every sender of `jobs` is dropped. Then
+    /// ends the incarnation.
     pub(super) fn run(mut self, jobs: &Receiver<WriteJob>) {
         loop {
             match jobs.recv_timeout(self.heartbeat) {

@@ -10,7 +10,7 @@ use super::scan::for_each_row;
 use crate::transaction_group::WritesByKey;
 use crate::{StoreError, row};
 
-/// Maximum ratio of log size to row size.
+/// Ratio of log size to row size above which opening compacts a store.
 const MAX_LOG_RATIO: u64 = 4;
 /// Number of bytes written per sled batch while copying.
 const CHUNK_BYTES: usize = 1 << 20;

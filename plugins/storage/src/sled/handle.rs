@@ -28,7 +28,7 @@ pub(crate) const SEGMENT_BYTES: usize = 8 << 20;
 const EXTRA_READS: usize = 4;
 /// Size in bytes of a long row: pages of such rows are rarely read after the write, but sled would cache them.
 const LONG_ROW_BYTES: usize = 1024;
-/// Maximum number of rows of a scan for which the extra reads are left out.
+/// Number of rows at the start of a scan for which the extra reads are left out.
 const MAX_UNTOUCHED_ROWS: usize = 64;
 
 /// Interval in ms at which sled compacts rows to free old log segments. Each time it also syncs and wakes all its

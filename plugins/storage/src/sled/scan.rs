@@ -10,7 +10,7 @@ use crate::{SnapshotRow, StoreError, StoreTable, VerifyOutcome, row};
 
 /// Number of rows read per chunk, so that a failing store can be reopened between chunks.
 const CHUNK_ROWS: usize = 256;
-/// Number of changed rows from which a copy pauses writes to finish.
+/// Number of changed rows up to which a copy pauses writes to read them and finish.
 const MAX_PAUSED_ROWS: usize = 256;
 /// Maximum number of catch-up rounds before a copy pauses writes.
 const MAX_ROUNDS: usize = 16;

@@ -25,7 +25,7 @@ pub(crate) struct WriteJob {
     pub(crate) reply: SyncSender<Result<(), StoreError>>,
 }
 
-/// Runs until every sender of `jobs` is dropped.
+/// Writes the queued transactions in groups, until every sender of `jobs` is dropped.
 pub(crate) fn run(engine: &Arc<SledEngine>, jobs: &Receiver<WriteJob>) {
     let mut looked = None;
     while let Ok(first) = jobs.recv() {
