@@ -10,7 +10,8 @@
 //! emptied and takes its place, so the space is bounded while the database answers. A torn end is cut off.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -70,7 +71,10 @@ struct Header {
 #[derive(Debug)]
 struct JournalFile {
     file: File,
+    /// Length of the header and the records, in bytes.
     bytes: u64,
+    /// True if bytes of a failed write may follow the records.
+    is_torn: bool,
     /// Number of the last record; 0 for none.
     last: u64,
 }
@@ -173,7 +177,8 @@ impl LedgerJournal {
     /// both files.
     ///
     /// # Errors
-    /// Returns `Full` or `Io`; then nothing was appended.
+    /// Returns `Full` or `Io`; then nothing was appended. After a write that failed in the middle, calls fail until its
+    /// bytes can be removed.
     pub fn append(&mut self, frames: &[u8], last: u64, committed: u64, limit: u64) -> Result<(), StoreError> {
         if self.active.last > 0 && self.starts_new_file(committed) {
             self.other.clear(self.id)?;
@@ -190,7 +195,8 @@ impl JournalFile {
     fn open(path: &Path, id: JournalId) -> Result<JournalFile, StoreError> {
         let stored = read_file(path)?;
         let file = permissions::open_options().read(true).write(true).create(true).truncate(false).open(path);
-        let mut file = JournalFile { file: file.map_err(|error| failed(&error))?, bytes: 0, last: 0 };
+        let mut file =
+            JournalFile { file: file.map_err(|error| failed(&error))?, bytes: 0, is_torn: false, last: 0 };
         let Some(stored) = stored else {
             file.clear(id)?;
             return Ok(file);
@@ -214,17 +220,20 @@ impl JournalFile {
 
     fn truncate(&mut self, length: u64) -> Result<(), StoreError> {
         self.file.set_len(length).map_err(|error| failed(&error))?;
-        self.file.seek(SeekFrom::Start(length)).map_err(|error| failed(&error))?;
-        self.bytes = length;
+        (self.bytes, self.is_torn) = (length, false);
         Ok(())
     }
 
     fn append(&mut self, frames: &[u8], last: u64) -> Result<(), StoreError> {
-        let written = self.file.write_all(frames).and_then(|()| self.file.sync_data());
-        if let Err(error) = written {
-            // Partly written frames are removed, because they would hide later frames.
+        // Bytes of a failed write would hide the frames after them from readers.
+        if self.is_torn {
             self.truncate(self.bytes)?;
             return Err(failed(&error));
+        }
+        let written = self.file.write_all_at(frames, self.bytes).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            self.is_torn = true;
+            self.truncate(self.bytes).ok();
         }
         self.bytes += frames.len() as u64;
         self.last = self.last.max(last);
@@ -384,3 +393,32 @@ mod tests {
         assert_eq!(LedgerJournal::read(&folder).unwrap().unwrap().id, ID);
     }
 }
+
+    #[test]
+    fn no_record_is_acknowledged_behind_the_bytes_of_a_failed_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0");
+        let mut journal = LedgerJournal::open(dir.path(), ID).unwrap();
+        append(&mut journal, 1..=2, 40, 0);
+        let whole = fs::read(&path).unwrap();
+        // A file that is open for reading only refuses both the write and the truncation.
+        journal.active.file = File::open(&path).unwrap();
+        let mut frames = Vec::new();
+        push_frame(3, &[b'x'; 40], &mut frames);
+        for _ in 0..3 {
+            assert!(matches!(journal.append(&frames, 3, 0, u64::MAX), Err(StoreError::Io { .. })));
+        }
+        for written in 0..=frames.len() {
+            fs::write(&path, [&whole[..], &frames[..written]].concat()).unwrap();
+            journal.active.file = File::open(&path).unwrap();
+            assert!(journal.append(&frames, 3, 0, u64::MAX).is_err());
+            assert_eq!(journal.last_number(), 2);
+            let mut file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            // The position after a write that ended in the middle.
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+            journal.active.file = file;
+            append(&mut journal, 4..=4, 10, 0);
+            assert_eq!(numbers(dir.path()), [1, 2, 4], "{written}");
+            (journal.active.bytes, journal.active.last) = (whole.len() as u64, 2);
+        }
+    }
