@@ -10,8 +10,6 @@ use serde_json::{Value, json};
 
 /// Query parameters of the request that lists the audit log.
 pub const LIST_QUERY_PARAMETERS: [&str; 3] = ["after", "limit", "target"];
-/// Maximum number of pages that one request searches for the entries of a target.
-const MAX_SEARCHED_PAGES: usize = 100;
 
 /// Routes of the audit log.
 pub const ROUTES: &[AdminRoute] = &[
@@ -37,28 +35,19 @@ pub const ROUTES: &[AdminRoute] = &[
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let target = asked.query_parameter("target", &LIST_QUERY_PARAMETERS)?;
-    let mut after: u64 = match asked.query_parameter("after", &LIST_QUERY_PARAMETERS)? {
+    let after: u64 = match asked.query_parameter("after", &LIST_QUERY_PARAMETERS)? {
         None => 0,
         Some(text) => {
             text.parse().map_err(|_| ApiError::invalid("after", "after has to be the number of an entry."))?
         }
     };
-    let mut data: Vec<Value> = Vec::new();
-    let mut next = None;
-    for _ in 0..MAX_SEARCHED_PAGES {
-        let page = vault.audit.list(after, limit).map_err(store_error_response)?;
-        let ours = page
-            .entries
-            .iter()
-            .filter(|entry| target.is_none_or(|target| entry.description.target == target));
-        data.extend(ours.map(entry_json));
-        next = page.next;
-        match next {
-            Some(last) if target.is_some() && data.len() < limit => after = last,
-            _ => break,
-        }
-    }
-    Ok(AdminResponse::ok(json!({ "data": data, "has_more": next.is_some(), "next": next })))
+    let page = match target {
+        None => vault.audit.list(after, limit),
+        Some(target) => vault.audit.list_wanted(after, limit, |entry| entry.description.target == target),
+    };
+    let page = page.map_err(store_error_response)?;
+    let data: Vec<Value> = page.entries.iter().map(entry_json).collect();
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
 fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {

@@ -61,9 +61,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Batch")),
 ];
 
-/// Returns a page of batches: of all accounts in the order of their ids, or of one account, the newest first. The limit
-/// of the page includes batches that the filter by state leaves out, so that a page never reads more than its limit
-/// from the store.
+/// Returns a page of batches: of all accounts in the order of their ids, or of one account, the newest first.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, state) = (
@@ -72,20 +70,25 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     );
     let (store, after) =
         (BatchStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
-    let found = match account {
-        None => store.list_all(after, limit).map_err(store_error_response)?,
-        Some(account) => {
-            let after = after.map(|id| store.get(id)).transpose().map_err(store_error_response)?.flatten();
-            let after = after.filter(|record| record.account == account);
-            store.list(account, after.as_ref(), limit).map_err(store_error_response)?
-        }
-    };
-    let wanted = |record: &&BatchRecord| {
+    let is_wanted = |record: &BatchRecord| {
         state.is_none_or(|state| api_object::lifecycle_state(record.state).name() == state)
     };
-    let data: Vec<Value> = found.batches.iter().filter(wanted).map(batch_json).collect();
-    let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
-    Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
+    let page = match account {
+        None => store.list_all(after, limit, is_wanted),
+        Some(account) => {
+            let after = after.map(|id| batch_of_account(&store, account, id)).transpose()?;
+            store.list(account, after.as_ref(), limit, is_wanted)
+        }
+    };
+    let page = page.map_err(store_error_response)?;
+    let data: Vec<Value> = page.batches.iter().map(batch_json).collect();
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+}
+
+/// Returns the batch after which a page of an account starts.
+fn batch_of_account(store: &BatchStore, account: &str, id: &str) -> Result<BatchRecord, ApiError> {
+    let record = store.get(id).map_err(store_error_response)?.filter(|record| record.account == account);
+    record.ok_or_else(|| ApiError::invalid("after", "after has to be the id of a batch of the account."))
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {

@@ -46,8 +46,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&["id", "deleted"])),
 ];
 
-/// Returns a page of files in the order of their ids. The limit of the page includes files that the filter by purpose
-/// leaves out, so that a page never reads more than its limit from the store.
+/// Returns a page of files in the order of their ids.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.page_limit(&LIST_QUERY_PARAMETERS)?;
     let (account, purpose) = (
@@ -56,15 +55,14 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     );
     let (store, after) =
         (FileStore::new(vault.store.clone()), asked.query_parameter("after", &LIST_QUERY_PARAMETERS)?);
-    let found = match account {
-        None => store.list_all(after, limit),
-        Some(account) => files_of_account(vault, &store, account, after, limit),
+    let is_wanted = |record: &FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
+    let page = match account {
+        None => store.list_wanted(after, limit, is_wanted),
+        Some(account) => files_of_account(vault, &store, account, (after, limit), is_wanted),
     };
-    let found = found.map_err(store_error_response)?;
-    let wanted = |record: &&FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
-    let data: Vec<Value> = found.files.iter().filter(wanted).map(|record| file_json(record, asked)).collect();
-    let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
-    Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
+    let page = page.map_err(store_error_response)?;
+    let data: Vec<Value> = page.files.iter().map(|record| file_json(record, asked)).collect();
+    Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
 /// Returns a page of the files of an account. Files are indexed by key, so the pages of all keys of the account are
@@ -73,25 +71,27 @@ fn files_of_account(
     vault: &Stores,
     store: &FileStore,
     account: &str,
-    after: Option<&str>,
-    limit: usize,
+    (after, limit): (Option<&str>, usize),
+    is_wanted: impl Fn(&FileRecord) -> bool,
 ) -> Result<FilePage, StoreError> {
-    let (mut page, mut after_key) = (FilePage::default(), None::<String>);
+    let (mut files, mut more, mut after_key) = (Vec::<FileRecord>::new(), false, None::<String>);
     loop {
         let keys = vault.keys.list(Some(account), after_key.as_deref(), PAGE_ROWS)?;
         for key in &keys.keys {
             let query = FileQuery { key: &key.id, purpose: None, after, ascending: true, limit };
-            let found = store.list(&query)?;
-            page.more |= found.more;
-            page.files.extend(found.files);
+            let page = store.list(&query, &is_wanted)?;
+            files.extend(page.files);
+            // Only the files of two pages are in memory at a time.
+            files.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+            more |= page.next.is_some() || files.len() > limit;
+            files.truncate(limit);
         }
-        // Only the files of this page and of one page of a key's files are in memory at a time.
-        page.files.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        page.more |= page.files.len() > limit;
-        page.files.truncate(limit);
         match keys.next {
             Some(next) => after_key = Some(next),
-            None => return Ok(page),
+            None => {
+                let next = files.last().filter(|_| more).map(|file| file.id.clone());
+                return Ok(FilePage { files, next });
+            }
         }
     }
 }

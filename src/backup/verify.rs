@@ -143,8 +143,8 @@ pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)
     loop {
         let page = files.list_all(after.as_deref(), PAGE_SIZE)?;
         page.files.iter().for_each(&mut each);
-        after = page.files.last().map(|file| file.id.clone());
-        if !page.more || after.is_none() {
+        after = page.next;
+        if after.is_none() {
             return Ok(());
         }
     }

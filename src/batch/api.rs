@@ -136,7 +136,7 @@ impl BatchManager {
             })?),
         };
         let (store, account) = (self.store.clone(), account.to_owned());
-        Ok(run_blocking(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
+        Ok(run_blocking(move || Ok(store.list(&account, after.as_deref(), limit, |_| true)?)).await?)
     }
 
     /// Cancels a batch. When the call returns, no line of the batch is in flight.

@@ -35,6 +35,8 @@ async fn an_operator_lists_shows_and_cancels_batches() {
         assert_eq!(ids(&listed).len(), found, "{query}");
     }
     assert_eq!(admin.get("/admin/batches?status=x").await.status, 400, "the parameter is called state");
+    let unknown = admin.get(&format!("/admin/batches?account={account}&after=batch_none")).await;
+    assert_eq!((unknown.status, unknown.json()["error"]["param"].as_str()), (400, Some("after")));
 
     let cancelled = admin.post(&format!("/admin/batches/{id}/cancel"), &json!({})).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text());

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 use crate::export::encode_hex;
+use crate::filtered_page::{MAX_FILTERED_ROWS, ScannedRows, filtered_page};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{RowPage, RowScan, Store, StoreError, StoreTable, Transaction};
 
@@ -147,6 +148,26 @@ impl AuditLog {
     pub fn list(&self, after: u64, limit: usize) -> Result<AuditPage, StoreError> {
         let scan = AuditLog::scan_after(after, limit);
         AuditPage::from_rows(&self.store.scan(scan.table, &scan.prefix, scan.after.as_deref(), limit)?)
+    }
+
+    /// Returns at most `limit` entries that pass `is_wanted`, after the number `after`. At most 100,000 entries are read,
+    /// so a page may have fewer entries than `limit`, or none, although more follow.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`].
+    pub fn list_wanted(
+        &self,
+        after: u64,
+        limit: usize,
+        is_wanted: impl Fn(&AuditEntry) -> bool,
+    ) -> Result<AuditPage, StoreError> {
+        let found = filtered_page(Some(after), limit, MAX_FILTERED_ROWS, |after, count| {
+            let page = self.list(after.copied().unwrap_or_default(), count)?;
+            let (entries, more) = (page.entries.into_iter(), page.next.is_some());
+            let rows = entries.map(|entry| (entry.number, Some(entry).filter(|entry| is_wanted(entry))));
+            Ok(ScannedRows { rows: rows.collect(), more })
+        })?;
+        Ok(AuditPage { entries: found.items, next: found.next })
     }
 
     /// Returns the scan of at most `limit` entries after the number `after`, for [`Store::scan_many`].

@@ -15,6 +15,7 @@
 //! [`BatchStore::build_account_index`] adds the `a/` rows.
 
 mod claims;
+mod lists;
 mod slices;
 mod unfinished;
 mod usage;
@@ -30,6 +31,7 @@ use crate::{Store, StoreError, StoreTable, Transaction};
 pub use claims::{
     BatchClaim, BatchCoordination, CancellationRequest, ClaimState, FleetInsertOutcome, claim_for_insert,
 };
+pub use lists::BatchPage;
 pub use slices::{
     BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, is_slice_id, parent_batch_id,
     slicing_rows,
@@ -163,15 +165,6 @@ pub struct BatchRecord {
     pub slice: Option<BatchSlice>,
 }
 
-/// Page of batches: the newest first if listed by account, otherwise in the order of their ids.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BatchPage {
-    /// Batches of the page.
-    pub batches: Vec<BatchRecord>,
-    /// True if more batches follow.
-    pub more: bool,
-}
-
 /// Batches of a store.
 #[derive(Clone, Debug)]
 pub struct BatchStore {
@@ -202,44 +195,6 @@ impl BatchStore {
             .get(StoreTable::Batches, &record_key(id))?
             .map(|row| versioned_json::decode(WHAT, &row))
             .transpose()
-    }
-
-    /// Returns the batches of an account created before `after`, the newest first. Batches created or removed meanwhile
-    /// do not shift the page.
-    ///
-    /// # Errors
-    /// Same as [`Store::scan`].
-    pub fn list(
-        &self,
-        account: &str,
-        after: Option<&BatchRecord>,
-        limit: usize,
-    ) -> Result<BatchPage, StoreError> {
-        let prefix = [b"a/", account.as_bytes(), b"\0"].concat();
-        let after = after.map(account_key);
-        let page = self.store.scan(StoreTable::Batches, &prefix, after.as_deref(), limit)?;
-        let mut batches = Vec::with_capacity(page.rows.len());
-        for row in &page.rows {
-            let id = row.key.get(prefix.len() + 8..).and_then(|id| std::str::from_utf8(id).ok());
-            let id = id.ok_or_else(|| StoreError::corrupt("the index key of a batch"))?;
-            batches.extend(self.get(id)?);
-        }
-        Ok(BatchPage { batches, more: page.more })
-    }
-
-    /// Returns a page of the batches of all accounts in the order of their ids, after the id `after`. Background
-    /// responses are left out but count toward `limit`, so a page may have fewer batches than `limit`, or none,
-    /// although more follow.
-    ///
-    /// # Errors
-    /// Same as [`Store::scan`].
-    pub fn list_all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
-        let after = after.map(record_key);
-        let page = self.store.scan(StoreTable::Batches, RECORD_PREFIX, after.as_deref(), limit)?;
-        let decoded = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
-        let mut batches = decoded.collect::<Result<Vec<BatchRecord>, _>>()?;
-        batches.retain(|record| record.background.is_none());
-        Ok(BatchPage { batches, more: page.more })
     }
 
     /// Adds the missing account index rows of batches from earlier versions; returns the number of batches checked.

@@ -5,6 +5,7 @@
 //! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so that a list in id
 //! order is in time order and can resume after an id that is deleted.
 
+mod lists;
 mod removal;
 mod usage;
 
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
 
+use lists::list_key;
+pub use lists::{FilePage, FileQuery};
 pub use removal::DeletedPage;
 pub use usage::{CountedInsertOutcome, UsedBytes};
 
@@ -119,30 +122,6 @@ pub struct FileRecord {
     /// API path of the requests in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-}
-
-/// Filter, order and limit of a file list.
-#[derive(Clone, Copy, Debug)]
-pub struct FileQuery<'a> {
-    /// Public id of the owning key.
-    pub key: &'a str,
-    /// Purpose to list; `None` for all.
-    pub purpose: Option<FilePurpose>,
-    /// Id after which the list starts; the file may be deleted.
-    pub after: Option<&'a str>,
-    /// True to list the oldest files first.
-    pub ascending: bool,
-    /// Maximum number of files.
-    pub limit: usize,
-}
-
-/// Page of files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FilePage {
-    /// Files of the page.
-    pub files: Vec<FileRecord>,
-    /// True if more files follow.
-    pub more: bool,
 }
 
 /// Key of the row with the id of the contents directory.
@@ -282,72 +261,6 @@ impl FileStore {
         }
     }
 
-    /// Returns a page of a key's files. The cost depends on the page, not on the total number of files.
-    ///
-    /// # Errors
-    /// Same as [`Store::scan`].
-    pub fn list(&self, query: &FileQuery<'_>) -> Result<FilePage, StoreError> {
-        let purposes =
-            FilePurpose::ALL.into_iter().filter(|one| query.purpose.is_none_or(|asked| asked == *one));
-        let mut ids = Vec::new();
-        for purpose in purposes {
-            self.collect_ids(query, purpose, &mut ids)?;
-        }
-        ids.sort_unstable();
-        if !query.ascending {
-            ids.reverse();
-        }
-        let more = ids.len() > query.limit;
-        ids.truncate(query.limit);
-        let mut files = Vec::with_capacity(ids.len());
-        for id in &ids {
-            // A file deleted since its id was read is left out.
-            files.extend(self.get(id)?);
-        }
-        Ok(FilePage { files, more })
-    }
-
-    /// Appends the ids of the files of one purpose to `ids`: at most one more than the limit of the query, to detect a
-    /// further page.
-    fn collect_ids(
-        &self,
-        query: &FileQuery<'_>,
-        purpose: FilePurpose,
-        ids: &mut Vec<String>,
-    ) -> Result<(), StoreError> {
-        let prefix = list_key(query.key, purpose, "");
-        let mut at = query.after.map(|id| list_key(query.key, purpose, id));
-        let mut left = query.limit.saturating_add(1);
-        while left > 0 {
-            let (space, some) = (StoreTable::Files, left.min(MAX_PAGE_ROWS));
-            let page = if query.ascending {
-                self.store.scan(space, &prefix, at.as_deref(), some)?
-            } else {
-                self.store.scan_back(space, &prefix, at.as_deref(), some)?
-            };
-            left -= page.rows.len().min(left);
-            let named = page.rows.iter().filter_map(|row| row.key.get(prefix.len()..));
-            ids.extend(named.map(|id| String::from_utf8_lossy(id).into_owned()));
-            if !page.more {
-                break;
-            }
-            at = page.rows.into_iter().next_back().map(|row| row.key);
-        }
-        Ok(())
-    }
-
-    /// Returns a page of all files, the oldest first, after the id `after`.
-    ///
-    /// # Errors
-    /// Same as [`Store::scan`].
-    pub fn list_all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
-        let after = after.map(Self::record_key);
-        let page = self.store.scan(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?;
-        let files =
-            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
-        Ok(FilePage { files, more: page.more })
-    }
-
     /// Returns ids of files that have expired at `now`, the earliest expiry first.
     ///
     /// # Errors
@@ -360,11 +273,6 @@ impl FileStore {
         });
         Ok(parted.take_while(|(when, _)| *when <= now).map(|(_, id)| id).collect())
     }
-}
-
-/// Returns the key of a list row. A key id has no NUL, so the lists of two keys never overlap.
-fn list_key(key: &str, purpose: FilePurpose, id: &str) -> Vec<u8> {
-    [LIST_PREFIX, key.as_bytes(), b"\0", &[purpose.tag()], id.as_bytes()].concat()
 }
 
 fn expiry_key(when: u64, id: &str) -> Vec<u8> {

@@ -23,6 +23,7 @@ mod engine;
 mod error;
 mod export;
 pub mod files;
+mod filtered_page;
 pub mod fleet;
 pub mod invoices;
 pub mod keys;

@@ -235,3 +235,29 @@ fn a_draw_that_another_one_overtakes_stays_within_the_budget() {
         );
     });
 }
+
+#[test]
+fn the_entries_of_a_target_come_in_full_pages() {
+    let store = open_in_memory();
+    let log = AuditLog::new(store);
+    for number in 0..1_250 {
+        let target = if number % 100 == 40 { "rare" } else { "usual" };
+        log.apply(&Transaction::new(), &audited("account.change", target)).unwrap();
+    }
+    let expected: Vec<u64> =
+        (0..13).map(|number| number * 100 + 41).filter(|number| *number <= 1_250).collect();
+    for limit in [1, 5, 12, 13, 1_000] {
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let page = log.list_wanted(after, limit, |entry| entry.description.target == "rare").unwrap();
+            assert!(page.entries.len() == limit || page.next.is_none(), "{limit}");
+            assert!(page.entries.len() <= limit && !page.entries.is_empty(), "{limit}");
+            found.extend(page.entries.iter().map(|entry| entry.number));
+            match page.next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        assert_eq!(found, expected, "{limit}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Batches in a store: stable pages, unfinished batches, and the bitmap of finished lines.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use penstock_storage::batches::{BatchRecord, BatchState, BatchStore, record_rows};
+use penstock_storage::batches::{BackgroundRun, BatchPage, BatchRecord, BatchState, BatchStore, record_rows};
 use penstock_storage::ledger::RowWrite;
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory};
 use std::sync::Arc;
@@ -13,6 +13,10 @@ fn batches() -> (Arc<dyn Store>, BatchStore) {
 
 fn record(id: &str, account: &str, created_ms: u64) -> BatchRecord {
     BatchRecord { id: id.into(), account: account.into(), created_ms, ..BatchRecord::default() }
+}
+
+const fn all(_: &BatchRecord) -> bool {
+    true
 }
 
 fn commit(store: &dyn Store, rows: Vec<RowWrite>) {
@@ -31,12 +35,15 @@ fn the_newest_come_first_and_pages_hold_still() {
     }
     batches.insert(&record("batch_x", "key2", 9), Transaction::new()).unwrap();
     let ids = |page: &[BatchRecord]| page.iter().map(|batch| batch.id.clone()).collect::<Vec<_>>();
-    let first = batches.list("key", None, 2).unwrap();
-    assert_eq!((ids(&first.batches), first.more), (vec!["batch_5".into(), "batch_4".into()], true));
+    let first = batches.list("key", None, 2, all).unwrap();
+    assert_eq!(
+        (ids(&first.batches), first.next.as_deref()),
+        (vec!["batch_5".into(), "batch_4".into()], Some("batch_4"))
+    );
     batches.insert(&record("batch_6", "key", 6), Transaction::new()).unwrap();
-    let second = batches.list("key", first.batches.last(), 10).unwrap();
+    let second = batches.list("key", first.batches.last(), 10, all).unwrap();
     assert_eq!(ids(&second.batches), ["batch_3", "batch_2", "batch_1"]);
-    assert!(!second.more);
+    assert_eq!(second.next, None);
 }
 
 #[test]
@@ -93,14 +100,14 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
         one.state = BatchState::Completed;
         insert(&*store, &one);
     }
-    assert!(batches.list("a", None, 10).unwrap().batches.is_empty());
+    assert!(batches.list("a", None, 10, all).unwrap().batches.is_empty());
     assert_eq!(batches.build_account_index().unwrap(), 600);
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = batches.list("a", after.as_ref(), 100).unwrap();
+        let page = batches.list("a", after.as_ref(), 100, all).unwrap();
         seen.extend(page.batches.iter().map(|batch| batch.created_ms));
         after = page.batches.last().cloned();
-        if !page.more {
+        if page.next.is_none() {
             break;
         }
     }
@@ -109,5 +116,73 @@ fn batches_of_an_earlier_version_are_listed_once_they_are_indexed() {
     let late = record("batch_late", "a", 1_000);
     insert(&*store, &late);
     assert_eq!(batches.build_account_index().unwrap(), 1);
-    assert_eq!(batches.list("a", None, 1).unwrap().batches, [late]);
+    assert_eq!(batches.list("a", None, 1, all).unwrap().batches, [late]);
+}
+
+/// Reads all pages; checks that each page is full and that each `next` leads to a page with batches.
+fn read_pages(limit: usize, mut read: impl FnMut(Option<&str>) -> BatchPage) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = read(after.as_deref());
+        assert!(page.batches.len() <= limit);
+        assert!(page.next.is_none() || page.batches.len() == limit, "a page with a successor is full");
+        assert!(after.is_none() || !page.batches.is_empty(), "a page that was announced is not empty");
+        ids.extend(page.batches.into_iter().map(|batch| batch.id));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return ids,
+        }
+    }
+}
+
+#[test]
+fn pages_are_full_whatever_background_responses_and_states_lie_between() {
+    let (store, batches) = batches();
+    for number in 0..20 {
+        let mut one = record(&format!("batch_{number:02}"), "key", number);
+        batches.insert(&one, Transaction::new()).unwrap();
+        if number % 7 == 3 {
+            one.state = BatchState::Completed;
+            commit(&*store, record_rows(&one, None).unwrap());
+        }
+    }
+    for number in 0..1_100 {
+        let background = Some(BackgroundRun::default());
+        let run = BatchRecord { background, ..record(&format!("resp_{number:04}"), "key", number) };
+        batches.insert(&run, Transaction::new()).unwrap();
+    }
+    let is_completed = |record: &BatchRecord| record.state == BatchState::Completed;
+    let completed: Vec<&str> = vec!["batch_03", "batch_10", "batch_17"];
+    for limit in [1, 2, 3, 7, 10, 19, 20, 1_000] {
+        let found = read_pages(limit, |after| batches.list_all(after, limit, all).unwrap());
+        assert_eq!(found, (0..20).map(|number| format!("batch_{number:02}")).collect::<Vec<_>>(), "{limit}");
+        let found = read_pages(limit, |after| batches.list_all(after, limit, is_completed).unwrap());
+        assert_eq!(found, completed, "{limit}");
+        let found = read_pages(limit, |after| {
+            let after = after.map(|id| batches.get(id).unwrap().unwrap());
+            batches.list("key", after.as_ref(), limit, is_completed).unwrap()
+        });
+        assert_eq!(found, completed.iter().rev().copied().collect::<Vec<_>>(), "{limit}");
+    }
+}
+
+#[test]
+fn rows_of_the_account_index_without_a_batch_take_no_part_of_a_page() {
+    let (store, batches) = batches();
+    for number in 0..30 {
+        batches.insert(&record(&format!("batch_{number:02}"), "key", number), Transaction::new()).unwrap();
+    }
+    for number in (5..28).filter(|number| number % 5 != 0) {
+        store.apply(Transaction::new().delete(StoreTable::Batches, format!("b/batch_{number:02}"))).unwrap();
+    }
+    let found = read_pages(4, |after| {
+        let after = after.map(|id| batches.get(id).unwrap().unwrap());
+        batches.list("key", after.as_ref(), 4, all).unwrap()
+    });
+    let expected: Vec<String> = (0..30)
+        .rev()
+        .filter(|number| *number < 5 || *number >= 28 || number % 5 == 0)
+        .map(|number| format!("batch_{number:02}"))
+        .collect();
+    assert_eq!(found, expected);
 }

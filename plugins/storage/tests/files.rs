@@ -56,7 +56,7 @@ fn a_file_is_there_from_its_insertion_to_its_deletion() {
         assert!(files.delete(&grown).unwrap() && !files.delete(&grown).unwrap());
         assert_eq!(files.get("file-a").unwrap(), None);
         assert!(!files.compare_and_swap(&grown, &one).unwrap(), "one that is gone does not come back");
-        assert!(files.list(&query("k1")).unwrap().files.is_empty());
+        assert!(files.list(&query("k1"), |_| true).unwrap().files.is_empty());
     });
 }
 
@@ -72,7 +72,7 @@ fn removed_files_are_listed_in_pages_until_their_contents_are_deleted() {
         let list = |after: Option<&[u8]>| {
             let page = files.deleted_page(after, 2).unwrap();
             assert_eq!(page.unreadable, 0);
-            (ids(&FilePage { files: page.files, more: false }), page.next)
+            (ids(&FilePage { files: page.files, next: None }), page.next)
         };
         let (first, next) = list(None);
         assert_eq!((first.as_str(), list(next.as_deref())), ("a b", ("c".to_owned(), None)));
@@ -96,8 +96,8 @@ fn lists_contain_only_the_keys_own_objects_in_both_orders() {
         files.add(&file("k", "x", FilePurpose::Batch)).unwrap();
         files.add(&file("k11", "y", FilePurpose::Batch)).unwrap();
         let list = |query: FileQuery<'_>| {
-            let page = files.list(&query).unwrap();
-            (ids(&page), page.more)
+            let page = files.list(&query, |_| true).unwrap();
+            (ids(&page), page.next.is_some())
         };
         let k1 = query("k1");
         assert_eq!(list(k1), ("e d c b a".to_owned(), false));
@@ -114,16 +114,49 @@ fn lists_contain_only_the_keys_own_objects_in_both_orders() {
 }
 
 #[test]
+fn a_filter_leaves_no_page_with_a_successor_short() {
+    let files = FileStore::new(open_in_memory());
+    for number in 0..1_500 {
+        let purpose = if number % 100 == 7 { FilePurpose::BatchOutput } else { FilePurpose::Batch };
+        files.add(&file("k", &format!("{number:05}"), purpose)).unwrap();
+    }
+    let is_output = |file: &FileRecord| file.purpose == FilePurpose::BatchOutput;
+    let expected: Vec<String> = (0..15).map(|number| format!("file-{:05}", number * 100 + 7)).collect();
+    for limit in [1, 4, 5, 15, 1_000] {
+        for of_key in [true, false] {
+            let (mut found, mut after) = (Vec::new(), None::<String>);
+            loop {
+                let after_id = after.as_deref();
+                let page = if of_key {
+                    let query = FileQuery { after: after_id, ascending: true, limit, ..query("k") };
+                    files.list(&query, is_output).unwrap()
+                } else {
+                    files.list_wanted(after_id, limit, is_output).unwrap()
+                };
+                assert!(page.files.len() == limit || page.next.is_none(), "{limit}");
+                assert!(!page.files.is_empty(), "{limit}");
+                found.extend(page.files.into_iter().map(|file| file.id));
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(found, expected, "{limit}");
+        }
+    }
+}
+
+#[test]
 fn long_lists_come_in_full_pages() {
     let files = FileStore::new(open_in_memory());
     for number in 0..2_300 {
         let purpose = if number % 2 == 0 { FilePurpose::Batch } else { FilePurpose::BatchOutput };
         files.add(&file("k", &format!("{number:05}"), purpose)).unwrap();
     }
-    let all = files.list(&FileQuery { limit: 2_300, ..query("k") }).unwrap();
-    assert_eq!((all.files.len(), all.more), (2_300, false));
-    let most = files.list(&FileQuery { limit: 2_299, ascending: true, ..query("k") }).unwrap();
-    assert_eq!((most.files.len(), most.more), (2_299, true));
+    let all = files.list(&FileQuery { limit: 2_300, ..query("k") }, |_| true).unwrap();
+    assert_eq!((all.files.len(), all.next), (2_300, None));
+    let most = files.list(&FileQuery { limit: 2_299, ascending: true, ..query("k") }, |_| true).unwrap();
+    assert_eq!((most.files.len(), most.next.as_deref()), (2_299, Some("file-02298")));
     assert!(most.files.iter().enumerate().all(|(number, file)| file.id == format!("file-{number:05}")));
 }
 

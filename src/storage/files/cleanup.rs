@@ -63,8 +63,8 @@ impl FileManager {
         loop {
             let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
             page.files.iter().for_each(|file| self.quota.add_bytes(&file.key, file.bytes));
-            after = page.files.last().map(|file| file.id.clone());
-            if !page.more || after.is_none() {
+            after = page.next;
+            if after.is_none() {
                 return Ok(());
             }
         }
@@ -91,8 +91,8 @@ impl FileManager {
                 }
                 swept += self.delete_if_expired(file, at)?;
             }
-            after = page.files.last().map(|file| file.id.clone());
-            if !page.more {
+            after = page.next;
+            if after.is_none() {
                 break;
             }
         }

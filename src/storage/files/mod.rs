@@ -222,24 +222,15 @@ impl FileManager {
     pub async fn list(&self, query: FileListQuery, at: ExpiryCheck) -> Result<FilePage, ApiError> {
         let store = self.store.clone();
         let page = run_blocking(move || {
-            let mut page = FilePage::default();
-            let mut after = query.after;
-            loop {
-                let asked = FileQuery {
-                    key: &query.key,
-                    purpose: query.purpose,
-                    after: after.as_deref(),
-                    ascending: query.ascending,
-                    limit: query.limit - page.files.len(),
-                };
-                let some = store.list(&asked)?;
-                after = some.files.last().map(|file| file.id.clone());
-                page.files.extend(some.files.into_iter().filter(|file| !at.is_expired(file)));
-                page.more = some.more;
-                if !some.more || after.is_none() || page.files.len() >= query.limit {
-                    return Ok(page);
-                }
-            }
+            let FileListQuery { key, purpose, after, ascending, limit } = &query;
+            let query = FileQuery {
+                key,
+                purpose: *purpose,
+                after: after.as_deref(),
+                ascending: *ascending,
+                limit: *limit,
+            };
+            Ok(store.list(&query, |file| !at.is_expired(file))?)
         });
         Ok(page.await?)
     }

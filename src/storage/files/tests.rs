@@ -368,7 +368,7 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     let query = FileListQuery { key: "k1".into(), purpose: None, after: None, ascending: true, limit: 1 };
     let page = files.list(query.clone(), when).await.unwrap();
     assert_eq!(
-        (page.files[0].id.as_str(), page.more),
+        (page.files[0].id.as_str(), page.next.is_some()),
         (long.id.as_str(), true),
         "the page is full all the same"
     );

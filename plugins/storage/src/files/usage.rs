@@ -117,8 +117,8 @@ impl FileStore {
                 let key = keys.entry(usage_key(&file.key)).or_default();
                 *key = key.saturating_add(signed(file.bytes));
             }
-            after = page.files.last().map(|file| file.id.clone());
-            if !page.more || after.is_none() {
+            after = page.next;
+            if after.is_none() {
                 break;
             }
         }

@@ -123,7 +123,7 @@ impl Endpoint for ListBatches {
                 "object": "list",
                 "first_id": id(page.batches.first()),
                 "last_id": id(page.batches.last()),
-                "has_more": page.more,
+                "has_more": page.next.is_some(),
                 "data": page.batches.iter().map(api_object::batch_object).collect::<Vec<_>>(),
             });
             Ok(respond(x, &body).await)

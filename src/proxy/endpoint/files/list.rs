@@ -58,7 +58,7 @@ impl Endpoint for ListFiles {
                 "data": page.files.iter().map(|file| file_object(file, at)).collect::<Vec<Value>>(),
                 "first_id": id(page.files.first()),
                 "last_id": id(page.files.last()),
-                "has_more": page.more,
+                "has_more": page.next.is_some(),
             });
             Ok(x.send_json(200, body.to_string().into_bytes()).await)
         })
