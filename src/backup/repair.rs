@@ -54,7 +54,7 @@ pub fn repair_store(data_paths: &DataPaths, to: &Path, progress: &Progress) -> R
     let mut read = |rows| progress.advance(rows);
     let rows =
         repair_rows(&data_paths.store_path(), &new.store_path(), data_paths.store_options(), &mut read)
-            .map_err(|error| store_error_message(&error))?;
+            .map_err(|error| repair_error_message(&error))?;
     let mut brake = Throttle::with_progress(progress);
     let months = file_copy::file_names(&data_paths.ledger_path()).map_err(failed)?;
     let bytes = file_copy::total_size(months.iter().map(|name| data_paths.ledger_path().join(name)));
@@ -83,6 +83,16 @@ pub fn repair_store(data_paths: &DataPaths, to: &Path, progress: &Progress) -> R
     drop(store);
     let verdict = verify(&new, progress)?;
     Ok(RepairReport { rows, rebuilt, ledger_error: ledger, verification: verdict })
+}
+
+/// Returns the sentence of an error. The text of `Corrupt` advises a repair, which has just failed.
+fn repair_error_message(error: &StoreError) -> String {
+    match error {
+        StoreError::Corrupt { what } => format!(
+            "Nothing of the store can be read ({what}): restore it from an archive (`penstock store import`)."
+        ),
+        error => store_error_message(error),
+    }
 }
 
 /// Retains the ledger of the store if it is intact, else rebuilds it from the replica files.

@@ -1,6 +1,7 @@
 //! Repair of a damaged store: copies the readable rows to a new store. The damaged store is not changed.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -33,8 +34,9 @@ const ATTEMPTS: [&[&str]; 3] = [&[], &["snap"], &["snap", "conf"]];
 /// Copies the readable rows of the store in the directory `from` to a new store in the directory `to`.
 ///
 /// # Errors
-/// Returns `Format` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, and `Locked`,
-/// `Full` or `Io` as [`super::open`].
+/// Returns `Format` if `to` has a store or `from` has none, `Corrupt` if sled cannot open any of it, `Full` if the new
+/// store or the copy of the damaged one does not fit on the disk, `Io` if the disk fails, and `Locked` as
+/// [`super::open`].
 pub fn repair(from: &Path, to: &Path, options: StoreOptions) -> Result<RepairOutcome, StoreError> {
     repair_with(from, to, options, &mut |_| {})
 }
@@ -56,22 +58,44 @@ pub fn repair_with(
         return Err(StoreError::Format { what });
     }
     let mut best: Option<(RepairOutcome, &[&str])> = None;
+    let mut disk_error = None;
     for without in ATTEMPTS {
-        let Ok(repaired) = try_repair(&from, &to, without, &options, saved) else { continue };
-        if best.is_none_or(|(best, _)| (repaired.saved, repaired.complete) > (best.saved, best.complete)) {
-            best = Some((repaired, without));
+        match try_repair(&from, &to, without, &options, saved) {
+            Ok(repaired) => {
+                let outcome = |repaired: RepairOutcome| (repaired.saved, repaired.complete);
+                if best.is_none_or(|(best, _)| outcome(repaired) > outcome(best)) {
+                    best = Some((repaired, without));
+                }
+            }
+            Err(StoreError::Full) => return Err(StoreError::Full),
+            // The disk may fail to read only a file that another attempt leaves out.
+            Err(error) if is_disk_error(&error) => drop(disk_error.get_or_insert(error)),
+            Err(_) => {}
         }
     }
     let Some((_, without)) = best else {
-        return Err(StoreError::corrupt("sled cannot open its files"));
+        return Err(disk_error.unwrap_or_else(|| StoreError::corrupt("sled cannot open its files")));
     };
     let repaired = try_repair(&from, &to, without, &options, saved)?;
     to.replace_database(&to.database_path().with_extension("new"))?;
     Ok(repaired)
 }
 
+/// Returns true for an error of the disk, and false for the errors by which sled reports damage.
+const fn is_disk_error(error: &StoreError) -> bool {
+    let StoreError::Io { kind, .. } = error else { return false };
+    !matches!(
+        kind,
+        ErrorKind::Other
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+            | ErrorKind::NotFound
+    )
+}
+
 /// Builds the new store in the staging directory, from a copy of the damaged one without the files whose names start
-/// with `without`.
+/// with `without`. After an error both are removed, because they take disk space.
 fn try_repair(
     from: &StoreDir,
     to: &StoreDir,
@@ -82,12 +106,15 @@ fn try_repair(
     let side = to.staging_path()?;
     let copy = side.with_extension("salvage");
     remove_all(&copy)?;
-    copy_files(&from.database_path(), &copy, without)?;
-    let old = SledHandle::open(&copy, options)?;
-    let new = SledHandle::open(&side, options)?;
-    let repaired = copy_readable_rows(&old, &new, saved);
-    drop((old, new));
+    let repaired = copy_files(&from.database_path(), &copy, without).and_then(|()| {
+        let old = SledHandle::open(&copy, options)?;
+        let new = SledHandle::open(&side, options)?;
+        copy_readable_rows(&old, &new, saved)
+    });
     remove_all(&copy)?;
+    if repaired.is_err() {
+        remove_all(&side)?;
+    }
     repaired
 }
 
@@ -112,11 +139,18 @@ fn copy_readable_rows(
     new: &SledHandle,
     saved: &mut dyn FnMut(u64),
 ) -> Result<RepairOutcome, StoreError> {
-    let mut saving =
-        RowSalvager { new, saved, chunk: Vec::new(), bytes: 0, repaired: RepairOutcome::default() };
-    saving.repaired.complete = old.scan(Bound::Unbounded, |key, sealed| saving.add_row(key, sealed)).is_ok();
+    let mut saving = RowSalvager {
+        new,
+        saved,
+        chunk: Vec::new(),
+        bytes: 0,
+        write_error: None,
+        repaired: RepairOutcome::default(),
+    };
+    let scanned = old.scan(Bound::Unbounded, |key, sealed| saving.add_row(key, sealed));
+    saving.repaired.complete = scanned.is_ok();
     if !saving.repaired.complete {
-        let _ = old.scan_back(std::ops::Bound::Unbounded, |key, sealed| saving.add_row(key, sealed));
+        let _ = old.scan_back(Bound::Unbounded, |key, sealed| saving.add_row(key, sealed));
         for space in StoreTable::ALL {
             let _ = old.scan(Bound::Included(&[space.tag()]), |key, sealed| saving.add_row(key, sealed));
         }
@@ -141,6 +175,8 @@ struct RowSalvager<'a> {
     saved: &'a mut dyn FnMut(u64),
     chunk: WritesByKey,
     bytes: usize,
+    /// First error of the new store. It is not damage of the old one, and the rows of its chunk are lost.
+    write_error: Option<StoreError>,
     repaired: RepairOutcome,
 }
 
@@ -161,8 +197,13 @@ impl RowSalvager<'_> {
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
+        if let Some(error) = &self.write_error {
+            return Err(error.clone());
+        }
         self.bytes = 0;
         (self.saved)(self.chunk.len() as u64);
-        self.new.write(std::mem::take(&mut self.chunk))
+        let written = self.new.write(std::mem::take(&mut self.chunk));
+        self.write_error = written.as_ref().err().cloned();
+        written
     }
 }

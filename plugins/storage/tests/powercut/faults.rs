@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use penstock_storage::{Store, StoreError, StoreHealth, StoreOptions, StoreTable, Transaction, open};
+use penstock_storage::{Store, StoreError, StoreHealth, StoreOptions, StoreTable, Transaction, open, repair};
 
 use crate::workload::{Acknowledged, check, head, work};
 use crate::{as_child, child, finish};
@@ -198,6 +198,46 @@ fn a_compaction_on_a_full_disk_leaves_the_store_unchanged() {
         assert_eq!(store.get(StoreTable::Files, &key).unwrap(), Some(value));
     }
     assert!(store.get(StoreTable::Files, b"later").unwrap().is_some());
+}
+
+#[test]
+#[ignore = "run by other tests as a child process"]
+fn child_that_repairs_a_store() {
+    let Some(root) = as_child() else { return };
+    let damaged = root.with_file_name("damaged");
+    let repaired = repair(&damaged, &root.join("repaired"), options());
+    let expected = env::var("EXPECTED").unwrap();
+    match repaired {
+        Err(StoreError::Full) => assert_eq!(expected, "full"),
+        Err(StoreError::Io { .. }) => assert_eq!(expected, "io"),
+        other => panic!("{other:?} instead of {expected}"),
+    }
+    let names = fs::read_dir(root.join("repaired")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["lock"], "the incomplete copies take disk space");
+}
+
+#[test]
+fn a_repair_that_the_disk_refuses_does_not_report_damage() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let rows = grown(&dir.path().join("damaged"));
+    // Space for nothing, for the copy of the old log, and for that and a part of the new log.
+    let log = size(&dir.path().join("damaged/sled"));
+    for quota in [100_000, log - 500_000, log + 500_000, log + 2_000_000] {
+        let mut command = child(dir.path(), "faults::child_that_repairs_a_store");
+        command.env("SHIM_QUOTA", quota.to_string()).env("EXPECTED", "full");
+        finish(command);
+        fs::remove_dir_all(dir.path().join("root")).unwrap();
+    }
+    fs::write(dir.path().join("eio"), b"").unwrap();
+    let mut command = child(dir.path(), "faults::child_that_repairs_a_store");
+    command.env("SHIM_EIO_WRITE", dir.path().join("eio")).env("EXPECTED", "io");
+    finish(command);
+    let to = dir.path().join("repaired");
+    assert!(repair(&dir.path().join("damaged"), &to, options()).unwrap().complete);
+    let store = open(&to, options()).unwrap();
+    for (key, value) in rows {
+        assert_eq!(store.get(StoreTable::Files, &key).unwrap(), Some(value));
+    }
 }
 
 /// Returns the bytes of all files below a directory.
