@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Row};
 use super::connection::DatabaseError;
 use super::schema::TableNames;
 use crate::store::{PageBuilder, prefix_end};
-use crate::{MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
+use crate::{MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
 
 /// Direction of a scan with its exclusive start: the last key of the previous page.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ pub(super) async fn scan_many(
     pages.collect::<Result<_, _>>().map_err(DatabaseError::Permanent)
 }
 
-/// Reads the rows of a page, and one more that shows whether another page follows. Checksums are not checked.
+/// Reads the rows of a page, and one more if another page follows. Checksums are not checked.
 pub(super) async fn scan_rows(
     client: &Client,
     names: &TableNames,
@@ -121,7 +121,8 @@ pub(super) async fn scan_rows(
 /// Parameter of a statement with its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Query bounds of the rows of a page, and of one more row that shows whether another page follows.
+/// Query bounds of the rows of a page, and of one more row that shows whether another page follows. The limits are
+/// those of [`PageBuilder`].
 struct Selection<'a> {
     prefix: &'a [u8],
     lower: Option<Vec<u8>>,
@@ -141,7 +142,9 @@ impl<'a> Selection<'a> {
         Selection { prefix, lower, upper, order, limit }
     }
 
-    /// Returns the query of the rows, and appends its parameters to the parameters of the statement.
+    /// Returns the query of the rows, and appends its parameters to the parameters of the statement. The server sums up
+    /// the sizes of the rows, which it knows without reading long values: they are stored apart. The frame of the sum
+    /// ends two rows before, because one row more than the page is returned.
     fn query<'s>(
         &'s self,
         names: &TableNames,
@@ -160,18 +163,41 @@ impl<'a> Selection<'a> {
         }
         let limit = parameter(&self.limit, Type::INT8);
         let (rows, order) = (names.row_table(table), self.order);
-        format!("select key, value, sum from {rows} where {condition} order by key {order} limit ${limit}")
+        format!(
+            "select key, value, sum from (
+                 select key, value, sum, sum(octet_length(key) + octet_length(value)) over (
+                     order by key {order} rows between unbounded preceding and 2 preceding) as bytes
+                 from (
+                     select key, value, sum from {rows} where {condition} order by key {order} limit ${limit}
+                 ) as limited
+             ) as sized where coalesce(bytes, 0) < {MAX_PAGE_BYTES} order by key {order}"
+        )
     }
+}
+
+/// Splits the rows that [`scan_rows`] has read into those of the page and the one that follows; returns the page, and
+/// true if a row follows.
+pub(super) fn split_page(rows: &[Row], limit: usize) -> Result<(&[Row], bool), DatabaseError> {
+    let (mut count, mut bytes) = (0, 0);
+    for row in rows {
+        if count == limit || bytes >= MAX_PAGE_BYTES {
+            break;
+        }
+        let (key, value): (&[u8], &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+        count += 1;
+        bytes += key.len() + value.len();
+    }
+    Ok((rows.get(..count).unwrap_or_default(), count < rows.len()))
 }
 
 /// Builds a page of rows after checking their checksums.
 fn build_page(table: StoreTable, limit: usize, rows: &[Row]) -> Result<RowPage, StoreError> {
     let mut page = PageBuilder::new(limit);
     for found in rows {
-        let (key, value) = unpack_row(table, found)?;
         if !page.has_capacity() {
             break;
         }
+        let (key, value) = unpack_row(table, found)?;
         page.push(key, value);
     }
     Ok(page.finish())

@@ -4,10 +4,10 @@ use std::sync::mpsc::SyncSender;
 
 use super::connection::{DatabaseError, connect};
 use super::reader::Reader;
-use super::rows::{ScanStart, scan_rows, unpack_row};
+use super::rows::{ScanStart, scan_rows, split_page, unpack_row};
 use crate::{StoreError, StoreTable, StoredRow};
 
-/// Maximum number of rows of a page.
+/// Maximum number of rows of a page, whose bytes are limited too.
 const PAGE_ROWS: usize = 256;
 /// Maximum number of findings of a verification.
 pub(super) const MAX_FINDINGS: usize = 100;
@@ -37,21 +37,20 @@ async fn read_pages(
         loop {
             let from = ScanStart::After(after.take());
             let found = scan_rows(snapshot.client(), &reader.names, table, b"", from, PAGE_ROWS).await?;
-            let is_last = found.len() <= PAGE_ROWS;
-            let rows: Vec<_> = found
+            let (page, has_next) = split_page(&found, PAGE_ROWS)?;
+            let rows: Vec<_> = page
                 .iter()
-                .take(PAGE_ROWS)
                 .map(|found| {
                     let (key, value) = unpack_row(table, found)?;
                     Ok(StoredRow { key: key.to_vec(), value: value.to_vec() })
                 })
                 .collect();
-            after = found.get(PAGE_ROWS - 1).map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?;
+            after = page.last().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?;
             // A slow receiver must not block the worker's other tasks.
             if tokio::task::block_in_place(|| pages.send(Ok(Some((table, rows))))).is_err() {
                 return Ok(());
             }
-            if is_last {
+            if !has_next {
                 break;
             }
         }

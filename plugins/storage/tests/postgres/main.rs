@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod absent_rows;
+mod connections;
 #[path = "../support/flaky.rs"]
 mod flaky;
 mod fleet;
