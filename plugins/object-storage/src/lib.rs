@@ -57,7 +57,8 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns any I/O error.
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted.
+    /// Deletes objects; a missing object is no error. After an error the remaining objects are still deleted, unless a
+    /// request for several of them was not answered: those of that request may remain.
     ///
     /// # Errors
     /// Returns the first I/O error.

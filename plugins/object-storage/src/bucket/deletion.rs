@@ -11,8 +11,8 @@ use std::io::Result;
 use std::sync::atomic::Ordering;
 
 impl Bucket {
-    /// Deletes objects, page by page; a missing object is no error. After an error the remaining pages are still
-    /// deleted.
+    /// Deletes objects, page by page; a missing object is no error. After an error the remaining objects are still
+    /// deleted, but for those of a page whose request the store has not answered.
     pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
         names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
     }
@@ -21,7 +21,20 @@ impl Bucket {
         if names.len() < 2 || !self.0.has_bulk_deletion.load(Ordering::Relaxed) {
             return delete_each(self, names);
         }
-        let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>>>()?;
+        let (mut valid, mut paths, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
+        for name in names {
+            match self.path(name) {
+                Ok(path) => {
+                    valid.push(name.clone());
+                    paths.push(path);
+                }
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        self.delete_paths(&valid, paths).and(outcome)
+    }
+
+    fn delete_paths(&self, names: &[String], paths: Vec<Path>) -> Result<()> {
         match self.delete_in_bulk(paths) {
             Ok(()) => Ok(()),
             Err(error @ BucketError::Unreachable(_)) => Err(error.into()),

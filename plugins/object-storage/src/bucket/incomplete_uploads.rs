@@ -4,6 +4,7 @@
 use super::Bucket;
 use super::connector::BucketConnector;
 use super::error::{BucketError, is_temporary_status};
+use super::listing::valid_name;
 use super::options::{BucketOptions, BucketStyle};
 use http::{Method, Request};
 use object_store::aws::{AmazonS3, AwsAuthorizer};
@@ -74,10 +75,7 @@ impl Bucket {
         let listed = self.call_with(move |store| async move { lister.list(&store, path.as_ref()).await })?;
         let uploads = parse(&listed);
         let named = uploads.filter_map(|(key, id)| {
-            let name = match self.0.prefix.as_str() {
-                "" => key,
-                prefix => key.strip_prefix(prefix)?.strip_prefix('/')?,
-            };
+            let name = valid_name(&self.0.prefix, key)?;
             Some(IncompleteUpload { name: name.to_owned(), id: id.to_owned() })
         });
         Ok(named.collect())

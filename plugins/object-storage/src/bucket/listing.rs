@@ -2,6 +2,7 @@
 
 use super::Bucket;
 use super::error::BucketError;
+use crate::name::is_valid_name;
 use crate::{ObjectInfo, ObjectPage, PAGE_SIZE};
 use futures_util::TryStreamExt;
 use object_store::path::Path;
@@ -9,19 +10,21 @@ use object_store::{ObjectMeta, ObjectStore};
 use std::time::{Duration, Instant, SystemTime};
 
 impl Bucket {
-    /// Lists a page of the objects below a folder, after the object `after`.
+    /// Lists a page of the objects below a folder, after the object `after`. Objects of other programs whose names are
+    /// invalid are left out: no call accepts such a name, neither for a deletion nor as `after`.
     pub(super) fn list_page(&self, folder: Path, after: Option<Path>) -> Result<ObjectPage, BucketError> {
+        let prefix = self.0.prefix.clone();
         let listed = self.call(move |store| async move {
             let mut stream = match &after {
                 Some(after) => store.list_with_offset(Some(&folder), after),
                 None => store.list(Some(&folder)),
             };
-            let mut found: Vec<ObjectMeta> = Vec::new();
+            let mut found: Vec<(String, ObjectMeta)> = Vec::new();
             // One object beyond the page shows that more objects follow.
             while found.len() <= PAGE_SIZE {
-                match stream.try_next().await? {
-                    Some(object) => found.push(object),
-                    None => break,
+                let Some(object) = stream.try_next().await? else { break };
+                if let Some(name) = valid_name(&prefix, object.location.as_ref()) {
+                    found.push((name.to_owned(), object));
                 }
             }
             Ok(found)
@@ -29,20 +32,25 @@ impl Bucket {
         let mut found = listed?;
         let more = found.len() > PAGE_SIZE;
         found.truncate(PAGE_SIZE);
-        Ok(ObjectPage { objects: found.iter().filter_map(|object| self.info(object)).collect(), more })
+        let objects = found.into_iter().map(|(name, object)| self.info(name, &object)).collect();
+        Ok(ObjectPage { objects, more })
     }
 
-    fn info(&self, object: &ObjectMeta) -> Option<ObjectInfo> {
-        let path = object.location.as_ref();
-        let name = match self.0.prefix.as_str() {
-            "" => path,
-            prefix => path.strip_prefix(prefix)?.strip_prefix('/')?,
-        };
+    fn info(&self, name: String, object: &ObjectMeta) -> ObjectInfo {
         let created = u64::try_from(object.last_modified.timestamp()).ok();
         let created = created.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at)));
         let now = self.0.clock.store_time_at(Instant::now());
         let age = created.zip(now).and_then(|(created, now)| now.duration_since(created).ok());
         let age = age.unwrap_or_default();
-        Some(ObjectInfo { name: name.to_owned(), length: object.size, age })
+        ObjectInfo { name, length: object.size, age }
     }
+}
+
+/// Returns the name of the object with a key, without the prefix of the bucket; `None` if it is invalid.
+pub(super) fn valid_name<'k>(prefix: &str, key: &'k str) -> Option<&'k str> {
+    let name = match prefix {
+        "" => key,
+        prefix => key.strip_prefix(prefix)?.strip_prefix('/')?,
+    };
+    is_valid_name(name).then_some(name)
 }
