@@ -3,9 +3,9 @@
 use super::throttle::Throttle;
 use penstock_core::hex;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{ErrorKind, Read, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Folder of file contents within an archive.
@@ -99,7 +99,7 @@ fn copy_bytes(from: &mut impl Read, to: &mut impl Write, brake: &mut Throttle<'_
 
 /// Creates a folder that only its owner can read, with its parents.
 pub fn create_private_dir(path: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    penstock_storage::create_dir(path)
 }
 
 /// Syncs a folder, so that new entries survive a power loss.

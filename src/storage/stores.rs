@@ -21,7 +21,7 @@ use penstock_storage::users::UserStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,10 +94,7 @@ impl Stores {
     /// Returns a sentence for the operator if the storage cannot be used.
     pub fn open(storage: &StorageSettings) -> Result<Self, String> {
         let folder = &storage.path;
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
+        penstock_storage::create_dir(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let handed = Arc::new(HandoverStore::new(open_or_create(storage)?));
         let store: Arc<dyn Store> = handed.clone();

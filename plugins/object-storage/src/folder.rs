@@ -3,44 +3,68 @@
 use crate::name::check_name;
 use crate::{ContentStore, ObjectInfo, ObjectPage, PAGE_SIZE, RandomAccessObject};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::BinaryHeap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Result, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use tempfile::{NamedTempFile, TempPath};
 
 /// Store of objects as files in a folder. Temporary files must be on the same file system.
 #[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    root: PathBuf,
+    /// Lock held while a subfolder is created and synced, so that no other call uses it in between.
+    creation: Arc<Mutex<()>>,
+}
 
 impl Folder {
     /// Returns the folder of this path, which must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self { root: path.into(), creation: Arc::default() }
     }
 
     /// Returns the path of an object's file.
     fn path(&self, name: &str) -> Result<PathBuf> {
         check_name(name)?;
-        Ok(self.0.join(name))
+        Ok(self.root.join(name))
     }
 
     /// Returns the length and the age of an object; `None` if the object was deleted in the meantime.
     fn object_info(&self, name: String, now: SystemTime) -> Option<ObjectInfo> {
-        let metadata = fs::metadata(self.0.join(&name)).ok()?;
+        let metadata = fs::metadata(self.root.join(&name)).ok()?;
         let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
         Some(ObjectInfo { name, length: metadata.len(), age })
     }
 
-    /// Creates the folder that contains an object's file.
+    /// Creates the folder that contains an object's file, and syncs its entry.
     fn create_parent(&self, path: &Path) -> Result<()> {
-        match path.parent().filter(|folder| *folder != self.0) {
-            Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        let _creating = self.creation.lock();
+        match path.parent() {
+            Some(folder) => self.create_folder(folder),
             None => Ok(()),
         }
+    }
+
+    fn create_folder(&self, folder: &Path) -> Result<()> {
+        let Some(parent) = folder.parent().filter(|_| folder != self.root && !folder.is_dir()) else {
+            return Ok(());
+        };
+        self.create_folder(parent)?;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        if synced.is_err() {
+            // The next call creates and syncs it again.
+            fs::remove_dir(folder).ok();
+        }
+        synced
     }
 
     /// Creates an empty file to reserve the name, renames the complete file to it, and syncs the folder. These are
@@ -71,7 +95,7 @@ impl ContentStore for Folder {
     }
 
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()> {
-        let mut file = NamedTempFile::new_in(&self.0)?;
+        let mut file = NamedTempFile::new_in(&self.root)?;
         file.write_all(&bytes)?;
         file.as_file().sync_all()?;
         self.create(name, file.into_temp_path())
@@ -87,24 +111,17 @@ impl ContentStore for Folder {
     }
 
     fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage> {
-        let mut names = BinaryHeap::new();
-        let mut page = ObjectPage::default();
-        collect_names(&self.path(folder)?, folder, &mut |name| {
-            if after.is_some_and(|after| *name <= *after) {
-                return Ok(());
+        let (path, mut after) = (self.path(folder)?, after.map(str::to_owned));
+        loop {
+            let (names, more) = page_of_names(&path, folder, after.as_deref())?;
+            after = names.last().cloned();
+            let now = SystemTime::now();
+            let objects: Vec<_> = names.into_iter().filter_map(|name| self.object_info(name, now)).collect();
+            // A page without objects would have no name from which the next page continues.
+            if !more || !objects.is_empty() {
+                return Ok(ObjectPage { objects, more });
             }
-            names.push(name);
-            // Only the first `PAGE_SIZE` names in ascending order are retained.
-            if names.len() > PAGE_SIZE {
-                names.pop();
-                page.more = true;
-            }
-            Ok(())
-        })?;
-        let now = SystemTime::now();
-        page.objects
-            .extend(names.into_sorted_vec().into_iter().filter_map(|name| self.object_info(name, now)));
-        Ok(page)
+        }
     }
 
     fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
@@ -115,6 +132,24 @@ impl ContentStore for Folder {
             None => Ok(()),
         })
     }
+}
+
+/// Returns the first `PAGE_SIZE` names of files below a folder after the name `after`, in ascending order, and true if
+/// more follow.
+fn page_of_names(path: &Path, folder: &str, after: Option<&str>) -> Result<(Vec<String>, bool)> {
+    let (mut names, mut more) = (BinaryHeap::new(), false);
+    collect_names(path, folder, &mut |name| {
+        if after.is_some_and(|after| *name <= *after) {
+            return Ok(());
+        }
+        names.push(name);
+        if names.len() > PAGE_SIZE {
+            names.pop();
+            more = true;
+        }
+        Ok(())
+    })?;
+    Ok((names.into_sorted_vec(), more))
 }
 
 /// Calls `each` with the name of every file below a folder; a missing folder is empty.

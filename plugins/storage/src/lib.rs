@@ -49,7 +49,7 @@ pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStore};
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;
-pub use permissions::restrict_permissions;
+pub use permissions::{create_dir, restrict_permissions};
 pub use postgres::{
     DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
     check_postgres_options, describe_database, finish_import, open_postgres,

@@ -1,7 +1,7 @@
 //! Directories and files with owner-only permissions, regardless of the umask of the process.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::Result;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Result};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -10,9 +10,28 @@ const DIR_MODE: u32 = 0o700;
 /// Permission mode of files.
 const FILE_MODE: u32 = 0o600;
 
-/// Creates a directory, and its missing parents.
-pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+/// Creates a directory and its missing parents for their owner only, and syncs the entry of each that it creates.
+///
+/// # Errors
+/// Returns any I/O error.
+pub fn create_dir(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    create_dir(parent)?;
+    match DirBuilder::new().mode(DIR_MODE).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        created => created?,
+    }
+    match File::open(parent).and_then(|parent| parent.sync_all()) {
+        // A directory that this process may not read cannot be synced.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Returns the open options of files that may have to be created.
@@ -30,7 +49,7 @@ pub(crate) fn open_options() -> OpenOptions {
 pub fn restrict_permissions(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let mode = match metadata.file_type() {

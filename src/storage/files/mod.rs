@@ -51,8 +51,7 @@ use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, File
 use penstock_storage::ledger::CounterChange;
 use quota::{DiskQuota, UploadLimits};
 use shared_folder::SharedFolder;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -154,14 +153,9 @@ impl FileManager {
     ) -> Result<Self, String> {
         let folder = settings.path.clone();
         let upload_folder = folder.join(UPLOAD_FOLDER);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&upload_folder)
-            .and_then(|()| sync_folder(&folder))
-            .map_err(|error| {
-                format!("The folder of the files {} cannot be made: {error}.", folder.display())
-            })?;
+        penstock_storage::create_dir(&upload_folder).map_err(|error| {
+            format!("The folder of the files {} cannot be made: {error}.", folder.display())
+        })?;
         Ok(Self {
             bucket: open_bucket(&upload_folder)?.map(Arc::new),
             folder,

@@ -2,9 +2,9 @@
 
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
 use crate::storage::files::quota::has_free_space;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub(super) struct LocalFiles(PathBuf);
 impl LocalFiles {
     /// Opens or creates the folder of the stored responses.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        penstock_storage::create_dir(&folder)?;
         Ok(Self(folder))
     }
 
@@ -43,10 +43,7 @@ impl LocalFiles {
     /// Writes a file under another name first, so that it appears complete or not at all.
     fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
         let (folder, path) = (self.0.join(name.key), self.path(name));
-        if !folder.is_dir() {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            sync_folder(&self.0)?;
-        }
+        penstock_storage::create_dir(&folder)?;
         let unfinished = path.with_extension(UNFINISHED_EXTENSION);
         let written =
             write_synced(&unfinished, sealed, retained_since).and_then(|()| fs::rename(&unfinished, path));

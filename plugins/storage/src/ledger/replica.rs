@@ -50,12 +50,8 @@ struct UnsyncedRange {
 impl LedgerReplica {
     pub(super) fn open(folder: &Path, chain: u32) -> Result<LedgerReplica, StoreError> {
         let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
-        let fresh = !folder.exists();
         permissions::create_dir(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
-        if fresh && let Some(parent) = folder.parent() {
-            sync_dir(parent)?;
-        }
         Ok(LedgerReplica { folder, chain, open: None, behind: None, unsynced: None, repairs: Vec::new() })
     }
 

@@ -48,13 +48,9 @@ impl StoreDir {
     /// Locks the directory, creates it if missing, and completes or reverts an operation that a crash interrupted.
     pub(crate) fn acquire(root: &Path) -> Result<StoreDir, StoreError> {
         let failed = |error| StoreError::io("open its directory", &error);
-        let fresh = !root.exists();
         permissions::create_dir(root).map_err(failed)?;
         // Absolute path, so that a later change of the working directory has no effect.
         let root = root.canonicalize().map_err(failed)?;
-        if fresh && let Some(parent) = root.parent() {
-            sync_dir(parent)?;
-        }
         let lock = permissions::open_options()
             .create(true)
             .truncate(false)

@@ -8,6 +8,7 @@
 
 mod disk;
 mod faults;
+mod folders;
 mod ledger;
 mod trace;
 mod workload;
