@@ -105,20 +105,26 @@ impl SledEngine {
             touched.extend(writes.iter().map(|(key, _)| key.clone()));
         }
         let mut tip = *self.marker.lock();
-        let mut survey = self.verify_pass.lock();
         let mut sealed = Vec::with_capacity(writes.len() + 1);
+        let mut marks = Vec::with_capacity(writes.len());
         for (key, value) in writes {
             let new = value.map(|value| row::encode(&key, &value));
-            let old_mark =
-                live.get_encoded(&key).map_err(CommitError::Write)?.map(|old| fingerprint(&key, &old));
-            let new_mark = new.as_deref().map(|new| fingerprint(&key, new));
+            let old = live.get_encoded(&key).map_err(CommitError::Write)?;
+            marks.push((
+                old.map(|old| fingerprint(&key, &old)),
+                new.as_deref().map(|new| fingerprint(&key, new)),
+            ));
+            sealed.push((key, new));
+        }
+        // The counts change after all reads, so that a failed read changes none.
+        let mut survey = self.verify_pass.lock();
+        for ((key, _), (old_mark, new_mark)) in sealed.iter().zip(marks) {
             let met =
-                survey.as_mut().filter(|survey| survey.is_counted(&key)).map(|survey| &mut survey.counted);
+                survey.as_mut().filter(|survey| survey.is_counted(key)).map(|survey| &mut survey.counted);
             for tip in [Some(&mut tip), met].into_iter().flatten() {
                 old_mark.into_iter().for_each(|mark| tip.remove(mark));
                 new_mark.into_iter().for_each(|mark| tip.add(mark));
             }
-            sealed.push((key, new));
         }
         tip.groups += 1;
         sealed.push((

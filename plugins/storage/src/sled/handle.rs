@@ -39,6 +39,9 @@ const COMPACT_INTERVAL_MS: u64 = 2_000;
 pub(crate) struct SledHandle {
     db: ::sled::Db,
     log: File,
+    /// Disk key of a row that cannot be read.
+    #[cfg(test)]
+    pub(crate) unreadable_key: parking_lot::Mutex<Option<Vec<u8>>>,
 }
 
 impl SledHandle {
@@ -61,7 +64,12 @@ impl SledHandle {
         };
         let log = File::open(folder.join("db")).map_err(|error| StoreError::io("open its log", &error))?;
         sync_tree(folder)?;
-        Ok(SledHandle { db, log })
+        Ok(SledHandle {
+            db,
+            log,
+            #[cfg(test)]
+            unreadable_key: parking_lot::Mutex::default(),
+        })
     }
 
     /// Returns the value of a row after checking its checksum.
@@ -115,6 +123,10 @@ impl SledHandle {
 
     /// Returns an encoded row as stored on disk, unchecked.
     pub(crate) fn get_encoded(&self, disk_key: &[u8]) -> Result<Option<::sled::IVec>, StoreError> {
+        #[cfg(test)]
+        if self.unreadable_key.lock().as_deref() == Some(disk_key) {
+            return Err(StoreError::Io { what: "read", kind: std::io::ErrorKind::Other });
+        }
         Ok(catch_panic("read", || self.db.get(disk_key))?)
     }
 

@@ -251,3 +251,28 @@ fn values_of_the_largest_size_stay_in_the_log() {
     }
     assert_eq!(most, 0, "sled keeps pages of rows in files that it never syncs");
 }
+
+#[test]
+fn a_failed_read_of_a_commit_does_not_change_the_counts_of_a_verification() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&*open(dir.path(), small()).unwrap(), 10);
+    let engine = SledEngine::open(StoreDir::acquire(dir.path()).unwrap(), small()).unwrap();
+    let key = |n: u32| row::disk_key(StoreTable::Meta, &n.to_be_bytes());
+    let counted = *engine.marker.lock();
+    *engine.verify_pass.lock() = Some(engine::VerifyPass { cursor: Some(key(u32::MAX)), counted });
+    let unreadable = |key| {
+        *engine.sled.read().as_ref().unwrap().unreadable_key.lock() = key;
+    };
+    let write = || {
+        let writes = (3..8).map(|n| (key(n), (n % 2 == 0).then(|| vec![9])));
+        engine.commit(writes.chain([(key(100), Some(vec![1]))]).collect())
+    };
+    let counts = || engine.verify_pass.lock().as_ref().map(|pass| (pass.counted.rows, pass.counted.sum));
+    unreadable(Some(key(6)));
+    assert!(write().is_err());
+    assert_eq!(counts(), Some((counted.rows, counted.sum)));
+    unreadable(None);
+    write().unwrap();
+    let marker = *engine.marker.lock();
+    assert_eq!((counts(), marker.rows), (Some((marker.rows, marker.sum)), 8));
+}
