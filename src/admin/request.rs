@@ -121,7 +121,10 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
             ErrorCode::Conflict,
             "Another request changed this at the same time; try again.",
         ),
-        StoreError::Unreachable { .. } | StoreError::Reverted | StoreError::InUse { .. } => {
+        StoreError::Unreachable { .. }
+        | StoreError::Reverted
+        | StoreError::InUse { .. }
+        | StoreError::Evicted { .. } => {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }

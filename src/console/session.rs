@@ -153,6 +153,7 @@ pub fn store_error_response(error: StoreError) -> ApiError {
         StoreError::Unreachable { .. }
         | StoreError::Reverted
         | StoreError::InUse { .. }
+        | StoreError::Evicted { .. }
         | StoreError::Stuck => {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)

@@ -64,14 +64,19 @@ pub enum StoreError {
         /// Description of the failure, without credentials; when a store is opened or checked, with its address.
         what: String,
     },
-    /// Database that another live process uses. A process that lost its database to another one gets this error for
-    /// every write.
+    /// Database that another live process uses.
     #[error(
         "the database is in use by another gateway ({holder}): stop that one first, or give all of them a [fleet] section"
     )]
     InUse {
         /// Name of the other process: its host and process id.
         holder: String,
+    },
+    /// Process that others took for dead. It gets this error for every write, and has to start again.
+    #[error("this process was taken for dead ({what}) and writes nothing more: start it again")]
+    Evicted {
+        /// Description of what the others did.
+        what: String,
     },
     /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that was behind.
     /// The process has to start again, because rows that it has read may be gone.

@@ -185,7 +185,7 @@ impl LedgerWriter {
                 Ok(CommitConflict::FencesViolated(_)) => FailedAttempt::End(CommitOutcome::FenceLost),
                 Ok(CommitConflict::Resolved) | Err(_) => FailedAttempt::Retry(error.to_string()),
             },
-            StoreError::InUse { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
+            StoreError::Evicted { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
             StoreError::Reverted => {
                 self.queue.set_fenced();
                 FailedAttempt::End(CommitOutcome::Lost)

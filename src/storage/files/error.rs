@@ -54,7 +54,8 @@ impl FileError {
                 | StoreError::Stuck
                 | StoreError::Unreachable { .. }
                 | StoreError::Reverted
-                | StoreError::InUse { .. },
+                | StoreError::InUse { .. }
+                | StoreError::Evicted { .. },
             ) => store_unavailable(),
             Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }

@@ -34,19 +34,24 @@ impl ChainClaim {
     /// otherwise the lowest chain that no living incarnation writes.
     ///
     /// # Errors
-    /// Returns `InUse` if the incarnation itself does not count as alive, `Corrupt` if all chains are claimed, and the
-    /// errors of [`Store::apply`].
+    /// Returns `Evicted` if the incarnation itself does not count as alive, `Database` if all chains are claimed, and
+    /// the errors of [`Store::apply`].
     pub fn take(store: &dyn Store, strand: u32) -> Result<ChainClaim, StoreError> {
+        ChainClaim::take_below(store, strand, MAX_CHAINS)
+    }
+
+    fn take_below(store: &dyn Store, strand: u32, chains: u32) -> Result<ChainClaim, StoreError> {
         if let Some(claim) = ChainClaim::held_by(store, strand)? {
             return Ok(claim);
         }
-        for chain in 0..MAX_CHAINS {
+        for chain in 0..chains {
             let claim = ChainClaim { chain, strand };
             if let ClaimAttempt::Claimed = claim.try_take(store)? {
                 return Ok(claim);
             }
         }
-        Err(StoreError::corrupt("every chain of the ledger is claimed"))
+        let what = format!("live processes write all {chains} chains of its ledger: stop one of them");
+        Err(StoreError::Database { what })
     }
 
     /// Claims a chain whose writer is dead, so that the caller can end the reserves that the writer left open. Returns
@@ -106,8 +111,8 @@ impl ChainClaim {
                 Ok(()) => return Ok(ClaimAttempt::Claimed),
                 Err(error @ StoreError::Guard { .. }) => {
                     if store.get(table, &process_name_key(self.strand))?.is_none() {
-                        let holder = "it took this process for dead".to_owned();
-                        return Err(StoreError::InUse { holder });
+                        let what = "the other gateways removed it from the fleet".to_owned();
+                        return Err(StoreError::Evicted { what });
                     }
                     last_error = error;
                 }
@@ -175,4 +180,36 @@ fn holder_of(store: &dyn Store, chain: u32) -> Result<Option<(u32, Vec<u8>)>, St
     let strand = parse_counter(Some(&row)).ok().and_then(|strand| u32::try_from(strand).ok());
     let strand = strand.ok_or_else(|| StoreError::corrupt("the claim of a ledger chain"))?;
     Ok(Some((strand, row)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use crate::fleet::{Fleet, PeerIncarnation};
+    use crate::open_in_memory;
+
+    #[test]
+    fn a_claim_that_fails_says_what_helps() {
+        let store = open_in_memory();
+        let fleet = SharedFleet::new(store.clone());
+        let members: Vec<u32> = (0..3).map(|_| fleet.join("host").unwrap().id).collect();
+        for member in members.iter().take(2) {
+            ChainClaim::take_below(&*store, *member, 2).unwrap();
+        }
+        let refused = ChainClaim::take_below(&*store, members[2], 2).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the database cannot be used: live processes write all 2 chains of its ledger: stop one of them"
+        );
+        let evicted = PeerIncarnation { id: members[2], beat: 0, name: None };
+        assert!(fleet.evict(&evicted).unwrap());
+        let refused = ChainClaim::take(&*store, members[2]).unwrap_err();
+        assert!(matches!(refused, StoreError::Evicted { .. }), "{refused:?}");
+        assert_eq!(
+            refused.to_string(),
+            "this process was taken for dead (the other gateways removed it from the fleet) and writes nothing more: \
+             start it again"
+        );
+    }
 }

@@ -191,8 +191,8 @@ impl GroupWriter {
             None => None,
         };
         self.status.end_writes(WriterState::Fenced);
-        let holder = holder.unwrap_or_else(|| "its name is unknown".to_owned());
-        DatabaseError::Permanent(StoreError::InUse { holder })
+        let holder = holder.unwrap_or_else(|| "another process".to_owned());
+        DatabaseError::Permanent(StoreError::Evicted { what: format!("{holder} has taken over") })
     }
 
     async fn commit(&mut self, group: &[&Transaction]) -> Result<GroupResults, DatabaseError> {
