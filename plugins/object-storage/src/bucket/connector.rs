@@ -5,7 +5,8 @@ use super::options::{BucketOptions, BucketTimeouts};
 use super::request_counts::RequestCounters;
 use super::store_clock::StoreClock;
 use async_trait::async_trait;
-use http::{Method, Response, StatusCode};
+use http::header::IF_NONE_MATCH;
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -34,6 +35,8 @@ pub struct BucketConnector {
     timeouts: BucketTimeouts,
     counters: Arc<RequestCounters>,
     clock: Arc<StoreClock>,
+    /// True if uploads in parts must not replace an object.
+    has_conditional_completion: bool,
 }
 
 impl BucketConnector {
@@ -57,7 +60,14 @@ impl BucketConnector {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https.enable_http1().wrap_connector(tcp));
-        Ok(Self { client, timeouts: options.timeouts, counters, clock })
+        Ok(Self { client, timeouts: options.timeouts, counters, clock, has_conditional_completion: false })
+    }
+
+    /// Returns the client with a condition in its requests that complete an upload in parts: no object of the name
+    /// exists. The S3 client cannot add this header, which its signature need not cover.
+    #[must_use]
+    pub fn with_conditional_completion(self) -> Self {
+        Self { has_conditional_completion: true, ..self }
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -77,8 +87,12 @@ fn body_error(error: Box<dyn Error + Send + Sync>) -> HttpError {
 
 #[async_trait]
 impl HttpService for BucketConnector {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let method = request.method().clone();
+        let is_completion = || request.uri().query().is_some_and(|query| query.contains("uploadId="));
+        if self.has_conditional_completion && method == Method::POST && is_completion() {
+            request.headers_mut().insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
         let limit = match method {
             Method::PUT | Method::POST => self.timeouts.upload,
             _ => self.timeouts.request,

@@ -53,6 +53,8 @@ struct BucketInner {
     store: Arc<AmazonS3>,
     /// The same store, with a client that deletes many objects with one request.
     bulk_store: Arc<AmazonS3>,
+    /// The same store, with a client that completes an upload in parts only if there is no object of its name.
+    creating_store: Arc<AmazonS3>,
     /// True until the store refuses to delete many objects with one request.
     has_bulk_deletion: AtomicBool,
     prefix: String,
@@ -83,13 +85,17 @@ impl Bucket {
         let connector = BucketConnector::new(options, counters.clone(), clock.clone())?;
         let uploads = UploadLister::new(options, connector.clone());
         let unusable = |_| Error::other("its address or credentials cannot be used");
+        let conditional = connector.clone().with_conditional_completion();
         let builder = store_builder(options, connector);
         let store = builder.clone().with_disable_bulk_delete(true).build().map_err(unusable)?;
-        // Both clients share the temporary access keys.
-        let bulk_store = builder.with_credentials(store.credentials().clone()).build().map_err(unusable)?;
+        // All clients share the temporary access keys.
+        let builder = builder.with_credentials(store.credentials().clone());
+        let creating_store = builder.clone().with_http_connector(conditional).build().map_err(unusable)?;
+        let bulk_store = builder.build().map_err(unusable)?;
         Ok(Self(Arc::new(BucketInner {
             store: Arc::new(store),
             bulk_store: Arc::new(bulk_store),
+            creating_store: Arc::new(creating_store),
             has_bulk_deletion: AtomicBool::new(true),
             prefix: options.prefix.clone(),
             runtime: BucketRuntime::new()?,

@@ -45,12 +45,20 @@ impl BucketReader {
     /// Returns `NotFound` and other errors of the bucket.
     pub fn open(bucket: Bucket, path: Path) -> std::result::Result<Self, BucketError> {
         let location = path.clone();
-        let (length, tag, bytes) = bucket.call(move |store| async move {
+        let opened = bucket.call(move |store| async move {
             let options = GetOptions { range: Some(GetRange::Suffix(TAIL)), ..GetOptions::default() };
             let answer = store.get_opts(&location, options).await?;
             let (length, tag) = (answer.meta.size, answer.meta.e_tag.clone());
             Ok((length, tag, answer.bytes().await?))
-        })?;
+        });
+        let (length, tag, bytes) = match opened {
+            // A store refuses any range of an empty object.
+            Err(error @ BucketError::Refused(_)) => match bucket.head(&path) {
+                Ok((meta, _)) if meta.size == 0 => (0, meta.e_tag, Bytes::new()),
+                _ => return Err(error),
+            },
+            opened => opened?,
+        };
         let offset = length.saturating_sub(bytes.len() as u64);
         let fetched = Mutex::new(FetchedBytes { offset, bytes, read_end: 0 });
         Ok(Self { bucket, path, length, tag, fetched })

@@ -1,15 +1,19 @@
-//! Creation of objects: small ones by one conditional request, larger ones in parts.
+//! Creation of objects: small ones by one request, larger ones in parts. The request that creates the object is
+//! conditional.
 
 use super::Bucket;
 use super::error::BucketError;
 use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
-    Attribute, AttributeValue, Attributes, GetOptions, MultipartUpload, ObjectStore, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload,
+    Attribute, AttributeValue, Attributes, GetOptions, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload,
 };
 use std::fs::File;
 use std::io::{Read, Result};
+use std::sync::Arc;
 
 /// Maximum number of parts of an upload; S3 allows 10,000.
 const MAX_PARTS: u64 = 9_000;
@@ -61,7 +65,7 @@ impl Bucket {
         }
         let mark = UploadMark::new();
         let part_size = self.0.part_size.max(length.div_ceil(MAX_PARTS));
-        match self.upload_parts(path, &mut file, part_size, &mark) {
+        match self.upload_parts(path, &mut file, part_size, mode, &mark) {
             // The last request may have been applied although its response was lost.
             Err(error) if self.has_mark(path, &mark) => {
                 drop(error);
@@ -71,39 +75,71 @@ impl Bucket {
         }
     }
 
-    fn upload_parts(&self, path: &Path, file: &mut File, part_size: u64, mark: &UploadMark) -> Result<()> {
-        let location = path.clone();
-        let options = PutMultipartOptions { attributes: mark.attributes(), ..PutMultipartOptions::default() };
-        let mut upload =
-            self.call(move |store| async move { store.put_multipart_opts(&location, options).await })?;
-        match self.send_parts(&mut upload, file, part_size) {
-            Ok(()) => {
-                self.call(move |_| async move { upload.complete().await })?;
-                Ok(())
-            }
-            Err(error) => {
-                // Parts of an upload that is not aborted remain until a rule of the bucket removes them.
-                self.call(move |_| async move { upload.abort().await }).ok();
-                Err(error)
-            }
-        }
-    }
-
-    fn send_parts(
+    fn upload_parts(
         &self,
-        upload: &mut Box<dyn MultipartUpload>,
+        path: &Path,
         file: &mut File,
         part_size: u64,
+        mode: UploadMode,
+        mark: &UploadMark,
     ) -> Result<()> {
+        let location = path.clone();
+        let options = PutMultipartOptions { attributes: mark.attributes(), ..PutMultipartOptions::default() };
+        let id =
+            self.call(move |store| async move { store.create_multipart_opts(&location, options).await })?;
+        let uploaded = match self.send_parts(path, &id, file, part_size) {
+            Ok(parts) => match self.complete(path, &id, parts, mode) {
+                // The object may exist, or exists because of this upload.
+                Err(error) if error != BucketError::AlreadyExists => return Err(error.into()),
+                completed => completed.map_err(Into::into),
+            },
+            Err(error) => Err(error),
+        };
+        if uploaded.is_err() {
+            // Parts of an upload that is not aborted remain until a rule of the bucket removes them.
+            let (location, id) = (path.clone(), id);
+            self.call(move |store| async move { store.abort_multipart(&location, &id).await }).ok();
+        }
+        uploaded
+    }
+
+    fn send_parts(&self, path: &Path, id: &str, file: &mut File, part_size: u64) -> Result<Vec<PartId>> {
+        let mut parts = Vec::new();
         loop {
             let mut bytes = Vec::new();
             file.by_ref().take(part_size).read_to_end(&mut bytes)?;
             if bytes.is_empty() {
-                return Ok(());
+                return Ok(parts);
             }
-            let part = upload.put_part(PutPayload::from(bytes));
-            self.call(move |_| part)?;
+            let (location, id, number) = (path.clone(), id.to_owned(), parts.len());
+            let part = self.call(move |store| async move {
+                store.put_part(&location, &id, number, PutPayload::from(bytes)).await
+            });
+            parts.push(part?);
         }
+    }
+
+    /// Creates the object from the parts. In the mode `Create` the request has a condition, which some stores ignore;
+    /// without it for a store that refuses the condition.
+    fn complete(
+        &self,
+        path: &Path,
+        id: &str,
+        parts: Vec<PartId>,
+        mode: UploadMode,
+    ) -> std::result::Result<(), BucketError> {
+        let request = |store: Arc<AmazonS3>| {
+            let (location, id, parts) = (path.clone(), id.to_owned(), parts.clone());
+            self.call(move |_| async move { store.complete_multipart(&location, &id, parts).await.map(drop) })
+        };
+        if mode == UploadMode::Create {
+            match request(self.0.creating_store.clone()) {
+                Err(BucketError::Replaced) => return Err(BucketError::AlreadyExists),
+                Err(BucketError::Refused(_)) => {}
+                completed => return completed,
+            }
+        }
+        request(self.0.store.clone())
     }
 
     pub(super) fn exists(&self, path: &Path) -> Result<bool> {
@@ -116,14 +152,15 @@ impl Bucket {
 
     /// Returns true if the object was created by the upload with this mark.
     fn has_mark(&self, path: &Path, mark: &UploadMark) -> bool {
-        self.head(path).is_ok_and(|attributes| attributes.get(&UploadMark::key()) == Some(&mark.value()))
+        self.head(path).is_ok_and(|(_, attributes)| attributes.get(&UploadMark::key()) == Some(&mark.value()))
     }
 
-    fn head(&self, path: &Path) -> std::result::Result<Attributes, BucketError> {
+    pub(super) fn head(&self, path: &Path) -> std::result::Result<(ObjectMeta, Attributes), BucketError> {
         let location = path.clone();
         self.call(move |store| async move {
             let options = GetOptions { head: true, ..GetOptions::default() };
-            Ok(store.get_opts(&location, options).await?.attributes)
+            let answer = store.get_opts(&location, options).await?;
+            Ok((answer.meta, answer.attributes))
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Servers that stall, fail, or ignore conditions; and TLS.
 
 use crate::seaweedfs::options;
-use crate::server::{ACCEPTED, BadServer, Behaviour, read_request};
+use crate::server::{ACCEPTED, BadServer, Behaviour, CONDITION, read_request};
 use crate::{contents, read, temporary_file};
 use bytes::Bytes;
-use penstock_object_storage::{Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, ProbeError};
+use penstock_object_storage::{
+    Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, PART_SIZE, ProbeError,
+};
 use std::io::{BufReader, ErrorKind, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -122,6 +124,56 @@ fn a_store_without_bulk_deletion_is_asked_once_and_then_for_each_object() {
     let unnamed = bucket.delete_objects(&["../a".to_owned(), "files/5".to_owned()]).unwrap_err();
     assert_eq!(unnamed.kind(), ErrorKind::InvalidInput);
     assert!(server.lines.lock().unwrap().last().unwrap().contains("files/5"), "the others are deleted");
+}
+
+#[test]
+fn an_invalid_name_does_not_keep_the_other_objects_from_deletion() {
+    let server = BadServer::start(Behaviour::DeletesInBulk);
+    let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+    let mut names: Vec<String> = (0..20).map(|number| format!("files/{number}")).collect();
+    names.insert(7, "files/of another program".to_owned());
+    assert_eq!(bucket.delete_objects(&names).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let posts = || server.lines.lock().unwrap().iter().filter(|line| line.starts_with("POST ")).count();
+    assert_eq!(posts(), 1);
+    names.remove(7);
+    bucket.delete_objects(&names).unwrap();
+    assert_eq!(posts(), 2);
+}
+
+#[test]
+fn an_empty_object_can_be_opened() {
+    let server = BadServer::start(Behaviour::HasEmptyObject);
+    let object = Bucket::new(&quick_options(server.port)).unwrap().open("a").unwrap();
+    assert_eq!(object.length().unwrap(), 0);
+    assert_eq!(read(&*object, 0, 0).unwrap(), []);
+    assert_eq!(read(&*object, 0, 1).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn an_upload_in_parts_replaces_no_object_that_was_created_meanwhile() {
+    let bytes = contents(PART_SIZE as usize + 1, 1);
+    for (is_overtaken, knows_condition) in [(false, true), (true, true), (false, false)] {
+        let server = BadServer::start(Behaviour::TakesParts { is_overtaken, knows_condition });
+        let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+        let created = bucket.create("a", temporary_file(&bytes));
+        assert_eq!(
+            created.map_err(|error| error.kind()).err(),
+            is_overtaken.then_some(ErrorKind::AlreadyExists)
+        );
+        let lines = server.lines.lock().unwrap().clone();
+        let completions: Vec<bool> = lines
+            .iter()
+            .filter(|line| line.starts_with("POST ") && line.contains("uploadId="))
+            .map(|line| line.ends_with(CONDITION))
+            .collect();
+        let expected: &[bool] = if knows_condition { &[true] } else { &[true, false] };
+        assert_eq!(completions, expected, "{lines:?}");
+        let aborts = lines.iter().filter(|line| line.starts_with("DELETE ")).count();
+        assert_eq!(aborts, usize::from(is_overtaken), "the parts of an upload without an object take space");
+        bucket.replace("a", temporary_file(&bytes)).unwrap();
+        let last = server.lines.lock().unwrap().last().unwrap().clone();
+        assert!(last.contains("uploadId=") && !last.ends_with(CONDITION), "{last}");
+    }
 }
 
 #[test]

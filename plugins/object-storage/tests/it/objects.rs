@@ -44,6 +44,8 @@ fn small_objects(bucket: &Bucket) {
     assert_eq!(read_all(&*bucket.open("small/a").unwrap()).unwrap(), b"three");
     bucket.delete("small/a").unwrap();
     bucket.delete("small/a").unwrap();
+    bucket.create_from_bytes("small/empty", Bytes::new()).unwrap();
+    assert_eq!(read_all(&*bucket.open("small/empty").unwrap()).unwrap(), b"");
     assert_eq!(bucket.open("small/a").unwrap_err().kind(), ErrorKind::NotFound);
     for name in ["../a", "/a", "a b", ""] {
         assert_eq!(bucket.open(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");

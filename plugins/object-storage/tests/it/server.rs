@@ -24,10 +24,18 @@ pub enum Behaviour {
     Fails(u16),
     /// Answers that there is no such bucket.
     LacksBucket,
-    /// Lists one object that was created ten minutes before the date of the answer; with the date or without it.
+    /// Lists an object that was created ten minutes before the date of the answer, with the date or without it, and
+    /// objects with invalid names.
     Lists { has_date: bool },
     /// Deletes objects, but refuses to delete several with one request.
     LacksBulkDeletion,
+    /// Deletes several objects with one request.
+    DeletesInBulk,
+    /// Has one empty object, and refuses ranges of it.
+    HasEmptyObject,
+    /// Takes uploads in parts. The object is missing when the upload begins, and another upload creates it meanwhile if
+    /// `is_overtaken`. Refuses a condition of the last request if it does not know it.
+    TakesParts { is_overtaken: bool, knows_condition: bool },
 }
 
 /// Running server.
@@ -67,9 +75,9 @@ fn serve(stream: &TcpStream, behaviour: Behaviour, requests: &AtomicUsize, lines
     }
 }
 
-/// Reads a request and returns its first line; `None` at the end of the connection.
+/// Reads a request and returns its first line, with [`CONDITION`] if it has one; `None` at the end of the connection.
 pub fn read_request(reader: &mut impl BufRead) -> Option<String> {
-    let (mut first, mut line, mut length) = (None, String::new(), 0);
+    let (mut first, mut line, mut length) = (None::<String>, String::new(), 0);
     loop {
         line.clear();
         if reader.read_line(&mut line).unwrap_or(0) == 0 {
@@ -78,6 +86,9 @@ pub fn read_request(reader: &mut impl BufRead) -> Option<String> {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
+        if let (Some(first), true) = (&mut first, line.to_ascii_lowercase().starts_with("if-none-match:")) {
+            first.push_str(CONDITION);
+        }
         if line.trim().is_empty() {
             std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
             return first;
@@ -85,6 +96,9 @@ pub fn read_request(reader: &mut impl BufRead) -> Option<String> {
         first.get_or_insert_with(|| line.trim().to_owned());
     }
 }
+
+/// End of the first line of a request with the header `If-None-Match`.
+pub const CONDITION: &str = " if-none-match";
 
 /// Answer of a server that ignores conditions.
 pub const ACCEPTED: &[u8] = b"HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n";
@@ -129,14 +143,67 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str) -> Option
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()
         }
         Behaviour::LacksBulkDeletion => refuse(stream, 501, "NotImplemented"),
+        Behaviour::DeletesInBulk => send_xml(stream, "<DeleteResult></DeleteResult>"),
+        Behaviour::HasEmptyObject if request.starts_with("HEAD ") => {
+            let head = "HTTP/1.1 200 OK\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
+            stream.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes()).ok()
+        }
+        Behaviour::HasEmptyObject => refuse(stream, 416, "InvalidRange"),
+        Behaviour::TakesParts { is_overtaken, knows_condition } => {
+            take_parts(stream, request, is_overtaken, knows_condition)
+        }
     }
+}
+
+fn take_parts(
+    mut stream: &TcpStream,
+    request: &str,
+    is_overtaken: bool,
+    knows_condition: bool,
+) -> Option<()> {
+    let is_conditional = request.ends_with(CONDITION);
+    if request.starts_with("HEAD ") {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").ok();
+    }
+    if request.starts_with("PUT ") {
+        return stream.write_all(ACCEPTED).ok();
+    }
+    if request.starts_with("DELETE ") {
+        return stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok();
+    }
+    if !request.contains("uploadId=") {
+        return send_xml(
+            stream,
+            "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>",
+        );
+    }
+    match (is_conditional, knows_condition) {
+        (true, false) => refuse(stream, 501, "NotImplemented"),
+        (true, true) if is_overtaken => refuse(stream, 412, "PreconditionFailed"),
+        _ => {
+            send_xml(stream, "<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>")
+        }
+    }
+}
+
+fn send_xml(mut stream: &TcpStream, body: &str) -> Option<()> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).ok()
 }
 
 fn list(mut stream: &TcpStream, has_date: bool) -> Option<()> {
     let date = if has_date { "date: Thu, 01 Jan 2026 00:10:00 GMT\r\n" } else { "" };
-    let body = "<ListBucketResult><Name>penstock</Name><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><Contents>\
-                <Key>files/a</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>\"1\"</ETag>\
-                <Size>7</Size></Contents></ListBucketResult>";
+    let object = |key: &str| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>\"1\"</ETag>\
+             <Size>7</Size></Contents>"
+        )
+    };
+    let objects = ["files/a", "files/of another program", "files/~"].map(object).concat();
+    let body = format!(
+        "<ListBucketResult><Name>penstock</Name><KeyCount>3</KeyCount><IsTruncated>false</IsTruncated>{objects}\
+         </ListBucketResult>"
+    );
     let head = format!("HTTP/1.1 200 OK\r\n{date}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(head.as_bytes()).ok()
 }
