@@ -2,8 +2,12 @@
 
 use std::io::{Error, ErrorKind, Result};
 
-/// Maximum length of a name in bytes; with a prefix, the key stays below the limit of S3 of 1024 bytes.
+/// Maximum length of a key of S3 in bytes. A key is a prefix, a slash and a name.
+const MAX_KEY: usize = 1024;
+/// Maximum length of a name in bytes.
 const MAX_NAME: usize = 512;
+/// Maximum length of the prefix of a bucket in bytes.
+pub const MAX_PREFIX: usize = MAX_KEY - 1 - MAX_NAME;
 
 /// Checks the name of an object or of a folder: parts of letters, digits, `.`, `_` and `-`, separated by `/`.
 ///
@@ -11,6 +15,15 @@ const MAX_NAME: usize = 512;
 /// Returns `InvalidInput` for any other character, for empty parts, and for `.` and `..`.
 pub fn check_name(name: &str) -> Result<()> {
     if is_valid_name(name) { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
+}
+
+/// Checks the prefix of a bucket, which has the form of a name.
+///
+/// # Errors
+/// Same as [`check_name`], and `InvalidInput` for more than [`MAX_PREFIX`] bytes.
+pub fn check_prefix(prefix: &str) -> Result<()> {
+    check_name(prefix)?;
+    if prefix.len() <= MAX_PREFIX { Ok(()) } else { Err(Error::from(ErrorKind::InvalidInput)) }
 }
 
 /// Returns true if the name is valid.
@@ -23,6 +36,14 @@ pub fn is_valid_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_prefix_and_the_longest_name_are_a_key() {
+        let (prefix, name) = ("p".repeat(MAX_PREFIX), "n".repeat(MAX_NAME));
+        assert!(check_prefix(&prefix).is_ok() && is_valid_name(&name));
+        assert_eq!(format!("{prefix}/{name}").len(), MAX_KEY);
+        assert!(check_prefix(&format!("{prefix}p")).is_err());
+    }
 
     #[test]
     fn a_name_stays_in_its_folder() {

@@ -14,7 +14,7 @@ mod runtime;
 mod store_clock;
 mod upload;
 
-use crate::name::check_name;
+use crate::name::{check_name, check_prefix};
 use crate::{ContentStore, ObjectPage, RandomAccessObject};
 use availability::CallLimiter;
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl Bucket {
     /// Returns a description if the options cannot be used.
     pub fn new(options: &BucketOptions) -> Result<Self> {
         if !options.prefix.is_empty() {
-            check_name(&options.prefix)?;
+            check_prefix(&options.prefix)?;
         }
         let (counters, clock) = (Arc::new(RequestCounters::default()), Arc::new(StoreClock::default()));
         let connector = BucketConnector::new(options, counters.clone(), clock.clone())?;
