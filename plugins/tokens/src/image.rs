@@ -8,7 +8,8 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// Image of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,15 @@ impl PromptImage {
     pub fn from_base64(data: &str) -> Self {
         Self { size: header::image_size(data) }
     }
+}
+
+/// Limit of the number of tiles of an image, for which the grids are compared one by one.
+pub const MAX_TILES: u32 = 256;
+
+fn tile_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let max = u32::deserialize(deserializer)?;
+    let is_valid = (1..=MAX_TILES).contains(&max);
+    is_valid.then_some(max).ok_or_else(|| D::Error::custom(format!("max: expected 1 to {MAX_TILES}")))
 }
 
 /// Rule that computes the tokens of an image for a model.
@@ -78,7 +88,8 @@ pub enum ImageRule {
         px: u32,
         /// Tokens of a tile.
         tokens: u64,
-        /// Maximum number of tiles.
+        /// Maximum number of tiles, at most [`MAX_TILES`].
+        #[serde(deserialize_with = "tile_count")]
         max: u32,
     },
 }
@@ -94,7 +105,7 @@ impl ImageRule {
             Self::Rows { px, longest } => rows(width, height, px, longest),
             Self::Tiles { px, tokens, max } => match tiles(width, height, px, max) {
                 1 => tokens,
-                count => tokens * (count + 1),
+                count => tokens.saturating_mul(count + 1),
             },
         }
     }
@@ -106,7 +117,7 @@ impl ImageRule {
             Self::Fixed { tokens } => tokens,
             Self::Patches { max, .. } => max,
             Self::Rows { px, longest } => rows(longest, longest, px, longest),
-            Self::Tiles { tokens, max, .. } => tokens * (u64::from(max) + 1),
+            Self::Tiles { tokens, max, .. } => tokens.saturating_mul(u64::from(max) + 1),
         }
     }
 }
@@ -133,16 +144,15 @@ fn rows(width: u32, height: u32, px: u32, longest: u32) -> u64 {
         if ratio > 1.0 { (f64::from(side) / ratio).round_ties_even() as u64 } else { u64::from(side) }
     };
     let count = |side: u32| scaled(side).max(1).div_ceil(u64::from(px.max(1)));
-    count(height) * (count(width) + 1)
+    count(height).saturating_mul(count(width) + 1)
 }
 
 fn tiles(width: u32, height: u32, px: u32, max: u32) -> u64 {
+    let max = max.min(MAX_TILES);
     let shape = f64::from(width.max(1)) / f64::from(height.max(1));
     let area = f64::from(width) * f64::from(height);
-    let mut grids: Vec<(u32, u32)> = (1..=max)
-        .flat_map(|across| (1..=max).map(move |down| (across, down)))
-        .filter(|(across, down)| across * down <= max)
-        .collect();
+    let mut grids: Vec<(u32, u32)> =
+        (1..=max).flat_map(|across| (1..=max / across).map(move |down| (across, down))).collect();
     grids.sort_by_key(|(across, down)| across * down);
     let mut best = (f64::INFINITY, 1);
     for (across, down) in grids {

@@ -80,6 +80,29 @@ fn tiles_follow_the_shape_and_add_the_whole() {
 }
 
 #[test]
+fn the_numbers_of_a_rule_are_bounded() {
+    let parse = |max: u32| {
+        let text = format!(r#"{{"rule":"tiles","px":448,"tokens":256,"max":{max}}}"#);
+        serde_json::from_str::<ImageRule>(&text).map_err(|error| error.to_string())
+    };
+    assert_eq!(parse(MAX_TILES).unwrap(), ImageRule::Tiles { px: 448, tokens: 256, max: MAX_TILES });
+    for max in [0, MAX_TILES + 1, 100_000, u32::MAX] {
+        let error = parse(max).unwrap_err();
+        assert!(error.starts_with("max: expected 1 to 256"), "{error}");
+    }
+    let image = PromptImage { size: Some((u32::MAX, 1)) };
+    for rule in [
+        ImageRule::Tiles { px: 0, tokens: u64::MAX, max: u32::MAX },
+        ImageRule::Rows { px: 0, longest: u32::MAX },
+        ImageRule::Patches { px: 0, min: u64::MAX, max: u64::MAX },
+        ImageRule::Patches { px: u32::MAX, min: 0, max: 0 },
+    ] {
+        rule.tokens(image);
+        rule.max_tokens();
+    }
+}
+
+#[test]
 fn an_unknown_size_has_the_configured_cost() {
     let images =
         ImageTokenSettings { rule: ImageRule::Fixed { tokens: 256 }, placeholder: None, unknown: Some(7) };
