@@ -24,6 +24,8 @@ use tokio::sync::Notify;
 
 /// Interval of the reads of the claims and end requests of running batches.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of damaged slices that are logged.
+const MAX_LOGGED_SLICES: usize = 1_000;
 
 /// Claim of a running batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +62,17 @@ pub(super) struct ClaimCheckState {
     pub(super) search: Notify,
     /// True while searches for batches fail, so that the failure is logged once.
     is_search_failing: AtomicBool,
+    /// Ids of damaged slices that are logged, at most [`MAX_LOGGED_SLICES`].
+    damaged_slices: Mutex<HashSet<String>>,
 }
 
 impl ClaimCheckState {
+    /// Returns true for the first call with this id.
+    pub(super) fn add_damaged_slice(&self, id: &str) -> bool {
+        let mut logged = self.damaged_slices.lock();
+        logged.len() < MAX_LOGGED_SLICES && logged.insert(id.to_owned())
+    }
+
     /// Returns true if the claims were read so recently that no other member has taken them. `dead_after` is the time
     /// after which a silent member counts as dead.
     fn is_fresh(&self, now: Instant, dead_after: Duration) -> bool {

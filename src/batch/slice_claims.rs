@@ -10,9 +10,9 @@ use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
     BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, CancellationRequest,
-    ClaimState, is_slice_id, parent_batch_id,
+    ClaimState, UnfinishedSlices, is_slice_id, parent_batch_id,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,7 +54,7 @@ impl BatchManager {
         is_start: bool,
         taken: &mut Vec<ClaimedBatch>,
     ) -> Result<(), StoreError> {
-        for (batch, slices) in self.store.unfinished_slices()? {
+        for (batch, slices) in self.read_unfinished_slices()? {
             if self.may_run_slice_of(&batch) {
                 taken.extend(self.take_next_slice(&batch, &slices, is_start)?);
             }
@@ -62,10 +62,21 @@ impl BatchManager {
         Ok(())
     }
 
+    /// Returns the unfinished slices by batch, and logs those whose rows are damaged once. Blocks.
+    fn read_unfinished_slices(&self) -> Result<BTreeMap<String, Vec<BatchSlice>>, StoreError> {
+        let UnfinishedSlices { by_batch, damaged } = self.store.unfinished_slices()?;
+        for id in damaged {
+            if self.claims.add_damaged_slice(&id) {
+                tracing::error!(name: "batch_slice_damaged", slice = id);
+            }
+        }
+        Ok(by_batch)
+    }
+
     /// Returns the records of all unfinished slices, for a process that runs them alone. Blocks.
     pub(super) fn list_unfinished_slices(&self) -> Result<Vec<BatchRecord>, StoreError> {
         let mut records = Vec::new();
-        for (batch, slices) in self.store.unfinished_slices()? {
+        for (batch, slices) in self.read_unfinished_slices()? {
             let Some(record) = self.store.get(&batch)? else { continue };
             records.extend(slices.into_iter().map(|slice| slice_record(&record, slice)));
         }

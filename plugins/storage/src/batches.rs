@@ -36,7 +36,7 @@ pub use slices::{
     BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, is_slice_id, parent_batch_id,
     slicing_rows,
 };
-pub use unfinished::UnfinishedEntry;
+pub use unfinished::{UnfinishedEntry, UnfinishedSlices};
 pub use usage::BatchUsage;
 
 const WHAT: &str = "a batch";

@@ -44,7 +44,7 @@ fn a_batch_in_slices_is_not_among_those_that_earlier_versions_run() {
     let scan = |prefix: &[u8]| store.scan(StoreTable::Batches, prefix, None, 100).unwrap();
     assert!(scan(b"o/").rows.is_empty());
     assert_eq!(batches.unfinished_ids().unwrap(), ["b"]);
-    assert_eq!(batches.unfinished_slices().unwrap()["b"], [slice(0), slice(1), slice(2)]);
+    assert_eq!(batches.unfinished_slices().unwrap().by_batch["b"], [slice(0), slice(1), slice(2)]);
     let page: RowPage = scan(b"p/");
     let entries: Vec<UnfinishedEntry> = BatchStore::parse_unfinished(&page).collect();
     assert_eq!(
@@ -53,6 +53,21 @@ fn a_batch_in_slices_is_not_among_those_that_earlier_versions_run() {
     );
     let read = batches.get("b").unwrap().unwrap();
     assert_eq!((read.slices, read.slice), (Some(3), None));
+}
+
+#[test]
+fn a_damaged_slice_is_reported_and_the_others_are_listed() {
+    let (store, batches, ..) = divided();
+    let row = |value: &[u8]| Transaction::new().put(StoreTable::Batches, b"p/b/0001", value);
+    for damaged in [&b""[..], b"short", &[0; 16], &[7; 17], &[0; 18]] {
+        store.apply(row(damaged)).unwrap();
+        let found = batches.unfinished_slices().unwrap();
+        assert_eq!(
+            (&found.by_batch["b"], found.damaged),
+            (&vec![slice(0), slice(2)], vec!["b/0001".to_owned()])
+        );
+        assert_eq!(batches.unfinished_ids().unwrap(), ["b"]);
+    }
 }
 
 #[test]
@@ -73,7 +88,7 @@ fn a_slice_is_claimed_by_one_member_while_it_is_open() {
     assert_eq!(take(None, 3), None, "it has ended early");
     apply(&store, record_rows(&of_slice(&record, slice(0), BatchState::Completed), None).unwrap());
     assert_eq!(batches.take_slice_claim("b", &slice(0), None, (3, None)).unwrap(), None);
-    assert_eq!(batches.unfinished_slices().unwrap()["b"], [slice(2)]);
+    assert_eq!(batches.unfinished_slices().unwrap().by_batch["b"], [slice(2)]);
     assert_eq!(batches.slice_progress("b", 9).unwrap().slices, [ended, slice(2)]);
     assert_eq!(batches.finished_line_bitmap("b/0001").unwrap(), None);
 }
@@ -117,7 +132,8 @@ fn the_last_commit_removes_all_rows_of_slices_and_fits_into_one_commit() {
     record.state = BatchState::Completed;
     apply(&store, record_rows(&record, None).unwrap());
     assert_eq!(batches.slice_progress("b", 1).unwrap(), Default::default());
-    assert!(batches.unfinished_ids().unwrap().is_empty() && batches.unfinished_slices().unwrap().is_empty());
+    assert!(batches.unfinished_ids().unwrap().is_empty());
+    assert_eq!(batches.unfinished_slices().unwrap(), Default::default());
     record.slices = Some(MAX_SLICES);
     assert!(record_rows(&record, None).unwrap().len() <= 72);
 }

@@ -22,7 +22,10 @@ impl Pair {
     pub(super) fn assert_no_slices(&self, id: &str, count: usize) {
         let store = &self.members[0].context.batches.store;
         assert_eq!(store.slice_progress(id, 100).unwrap(), Default::default());
-        assert!(store.unfinished_slices().unwrap().is_empty() && store.unfinished_ids().unwrap().is_empty());
+        assert!(
+            store.unfinished_slices().unwrap() == Default::default()
+                && store.unfinished_ids().unwrap().is_empty()
+        );
         let ids: Vec<String> = (0..count).map(|number| slice_id(id, number)).chain([id.to_owned()]).collect();
         assert!(store.coordination(&ids).unwrap().into_iter().all(|row| row == Default::default()));
         assert!(ids.iter().all(|id| store.finished_line_bitmap(id).unwrap().is_none()));

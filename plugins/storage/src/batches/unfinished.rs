@@ -26,6 +26,15 @@ impl UnfinishedEntry {
     }
 }
 
+/// Slices that have not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnfinishedSlices {
+    /// Slices by batch, in their order.
+    pub by_batch: BTreeMap<String, Vec<BatchSlice>>,
+    /// Ids of slices whose rows are damaged: nobody can run them, and their batches do not end.
+    pub damaged: Vec<String>,
+}
+
 impl BatchStore {
     /// Returns the ids of the unfinished batches, with those in slices at the end.
     ///
@@ -46,7 +55,7 @@ impl BatchStore {
     fn ids_of_prefix(&self, prefix: &[u8]) -> Result<Vec<String>, StoreError> {
         let mut ids = Vec::new();
         self.for_each_row(prefix, |row| {
-            if let Some(UnfinishedEntry::Batch(id)) = parse_entry(row) {
+            if let Ok(Some(UnfinishedEntry::Batch(id))) = parse_entry(row) {
                 ids.push(id);
             }
             Ok(())
@@ -54,15 +63,19 @@ impl BatchStore {
         Ok(ids)
     }
 
-    /// Returns the slices that have not ended, by batch and in their order.
+    /// Returns the slices that have not ended.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn unfinished_slices(&self) -> Result<BTreeMap<String, Vec<BatchSlice>>, StoreError> {
-        let mut found: BTreeMap<String, Vec<BatchSlice>> = BTreeMap::new();
+    pub fn unfinished_slices(&self) -> Result<UnfinishedSlices, StoreError> {
+        let mut found = UnfinishedSlices::default();
         self.for_each_row(slices::SLICED_PREFIX, |row| {
-            if let Some(UnfinishedEntry::Slice(batch, slice)) = parse_entry(row) {
-                found.entry(batch).or_default().push(slice);
+            match parse_entry(row) {
+                Ok(Some(UnfinishedEntry::Slice(batch, slice))) => {
+                    found.by_batch.entry(batch).or_default().push(slice);
+                }
+                Ok(_) => {}
+                Err(DamagedSlice(id)) => found.damaged.push(id),
             }
             Ok(())
         })?;
@@ -78,7 +91,7 @@ impl BatchStore {
     /// Returns the entries of a page of [`BatchStore::unfinished_scans`]. Slices that have ended and damaged rows are
     /// left out.
     pub fn parse_unfinished(page: &RowPage) -> impl Iterator<Item = UnfinishedEntry> {
-        page.rows.iter().filter_map(parse_entry)
+        page.rows.iter().filter_map(|row| parse_entry(row).ok().flatten())
     }
 
     /// Calls `each` with all rows of a prefix.
@@ -100,13 +113,18 @@ impl BatchStore {
     }
 }
 
-/// Returns the entry of a row; `None` for a slice that has ended, and for a damaged row of a slice.
-fn parse_entry(row: &StoredRow) -> Option<UnfinishedEntry> {
-    let id = row.key.get(OPEN_PREFIX.len()..)?;
-    let id = String::from_utf8_lossy(id).into_owned();
+/// Id of a slice whose row is damaged.
+struct DamagedSlice(String);
+
+/// Returns the entry of a row; `None` for a slice that has ended.
+fn parse_entry(row: &StoredRow) -> Result<Option<UnfinishedEntry>, DamagedSlice> {
+    let id = String::from_utf8_lossy(row.key.get(OPEN_PREFIX.len()..).unwrap_or_default()).into_owned();
     if !slices::is_slice_id(&id) {
-        return Some(UnfinishedEntry::Batch(id));
+        return Ok(Some(UnfinishedEntry::Batch(id)));
     }
-    let slice = BatchSlice::from_row(&id, &row.value).ok().filter(|slice| slice.end.is_none())?;
-    Some(UnfinishedEntry::Slice(slices::parent_batch_id(&id).to_owned(), slice))
+    match BatchSlice::from_row(&id, &row.value) {
+        Ok(slice) if slice.end.is_some() => Ok(None),
+        Ok(slice) => Ok(Some(UnfinishedEntry::Slice(slices::parent_batch_id(&id).to_owned(), slice))),
+        Err(_) => Err(DamagedSlice(id)),
+    }
 }
