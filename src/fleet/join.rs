@@ -37,7 +37,7 @@ impl IdentityFile {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            penstock_storage::create_dir(folder).map_err(failed)?;
         }
         let mut file = OpenOptions::new()
             .read(true)

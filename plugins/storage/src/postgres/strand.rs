@@ -8,9 +8,8 @@
 //! or if the observer holds the lock of the folder that the incarnation's process held.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,8 +19,8 @@ use tokio_postgres::types::{ToSql, Type};
 use super::connection::DatabaseError;
 use super::options::StoreSharing;
 use super::schema::TableNames;
-use crate::StoreError;
 use crate::export::encode_hex;
+use crate::{StoreError, permissions};
 
 /// Maximum interval between two reads of the beats of other incarnations.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
@@ -40,15 +39,13 @@ impl IdentityFile {
     /// Returns `Locked` if another process of this machine has it, `Io` if it cannot be written.
     pub(super) fn lock(folder: &Path) -> Result<IdentityFile, StoreError> {
         let failed = |error: &std::io::Error| StoreError::io("lock its folder", error);
-        fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        let path = folder.join("strand");
-        let mut file = OpenOptions::new()
+        permissions::create_dir(folder).map_err(|error| failed(&error))?;
+        let mut file = permissions::open_options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o600)
-            .open(&path)
+            .open(folder.join("strand"))
             .map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => {}
