@@ -235,7 +235,7 @@ async fn an_invalid_line_among_many_is_named_and_nothing_is_stored() {
     let refused = error(&send(client, &batch(all.join("\n").as_bytes())).await, 400, "INFERENCE_3201");
     assert_eq!(
         refused["message"],
-        "file: line 32000: custom_id: expected a unique custom_id, but line 18 has the same. One more line is wrong."
+        "file: line 32000: custom_id: expected a unique custom_id, but line 18 has the same. There is one more error."
     );
     assert_eq!((&refused["param"], &refused["details"]["line"]), (&json!("file"), &json!(32_000)));
     let second = &refused["details"]["errors"][1];
@@ -250,7 +250,7 @@ async fn an_invalid_line_among_many_is_named_and_nothing_is_stored() {
         ("", "file: expected at least one line, got an empty file."),
         (
             "model,messages\n1,2",
-            "file: line 1: expected a JSON object on one line, but this is not JSON or is nested deeper than 128 levels. One more line is wrong.",
+            "file: line 1: expected a JSON object on one line, but this is not JSON or is nested deeper than 128 levels. There is one more error.",
         ),
         (&format!("{good}\n[]"), "file: line 2: expected a JSON object, got an array."),
         (

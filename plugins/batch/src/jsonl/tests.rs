@@ -204,7 +204,7 @@ fn the_first_mistakes_are_listed_and_the_rest_counted() {
     let refusal = mistakes.to_refusal("file");
     assert_eq!(
         refusal.message,
-        "file: line 1: custom_id: expected, but it is missing. 69 more lines are wrong."
+        "file: line 1: custom_id: expected, but it is missing. There are 69 more errors."
     );
     assert_eq!(refusal.details["line"], 1);
     assert_eq!(refusal.details["errors"][19]["line"], 20);

@@ -57,8 +57,8 @@ impl FileErrors {
         let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();
         let more = match self.count {
             0 | 1 => String::new(),
-            2 => " One more line is wrong.".to_owned(),
-            more => format!(" {} more lines are wrong.", more - 1),
+            2 => " There is one more error.".to_owned(),
+            more => format!(" There are {} more errors.", more - 1),
         };
         let errors: Vec<_> = self
             .first
