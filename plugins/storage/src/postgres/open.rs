@@ -13,7 +13,7 @@ use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
 use super::schema::{self, ImportState, TableNames};
 use super::status::DatabaseStatus;
-use super::strand::{self, IdentityFile};
+use super::strand::{self, IdentityFile, Incarnation};
 use super::writer::{GroupWriter, QUEUE_CAPACITY};
 use crate::{Store, StoreError, StoreTable};
 
@@ -171,6 +171,38 @@ fn run<T: Send + 'static>(
     Ok(answered.recv().map_err(ended)??)
 }
 
+/// Joins the processes that use the database, and opens the connection for reads.
+async fn join_and_connect<F>(
+    options: &PostgresOptions,
+    settings: &ConnectSettings,
+    identity: &mut IdentityFile,
+    admit: impl FnOnce(Arc<Client>, TableNames, ImportState) -> F + Send,
+) -> Result<(Incarnation, Client), DatabaseError>
+where
+    F: Future<Output = Result<(), DatabaseError>> + Send,
+{
+    let names = TableNames::new(&options.schema);
+    let previous = identity.previous.clone();
+    let mut client = connect_first(settings).await?;
+    let state = schema::prepare(&mut client, &names).await?;
+    let (sharing, takeover_after) = (options.sharing, options.takeover_after);
+    let strand = strand::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
+    let client = Arc::new(client);
+    let opened = async {
+        // The next process of this folder needs the token even if this one cannot leave.
+        identity.write(&strand.token).map_err(DatabaseError::Permanent)?;
+        admit(Arc::clone(&client), names.clone(), state).await?;
+        connect(settings).await
+    };
+    match opened.await {
+        Ok(reading) => Ok((strand, reading)),
+        Err(error) => {
+            let _ = strand.leave(&client, &names).await;
+            Err(error)
+        }
+    }
+}
+
 fn open<F>(
     options: &PostgresOptions,
     admit: impl FnOnce(Arc<Client>, TableNames, ImportState) -> F + Send + 'static,
@@ -182,25 +214,15 @@ where
     let names = TableNames::new(&options.schema);
     let mut identity = IdentityFile::lock(&options.folder)?;
     let runtime = new_runtime()?;
-    let previous = identity.previous.clone();
-    let (sharing, takeover_after) = (options.sharing, options.takeover_after);
+    let takeover_after = options.takeover_after;
     let opening = {
-        let (settings, names) = (settings.clone(), names.clone());
+        let (options, settings) = (options.clone(), settings.clone());
         async move {
-            let mut client = connect_first(&settings).await?;
-            let state = schema::prepare(&mut client, &names).await?;
-            let strand =
-                strand::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
-            let client = Arc::new(client);
-            if let Err(error) = admit(Arc::clone(&client), names.clone(), state).await {
-                let _ = strand.leave(&client, &names).await;
-                return Err(error);
-            }
-            Ok((strand, connect(&settings).await?))
+            let (strand, reading) = join_and_connect(&options, &settings, &mut identity, admit).await?;
+            Ok((strand, identity, reading))
         }
     };
-    let (strand, reading) = run(&runtime, opening)?;
-    identity.write(&strand.token)?;
+    let (strand, identity, reading) = run(&runtime, opening)?;
     let status = Arc::new(DatabaseStatus::new());
     let writer = GroupWriter {
         runtime: runtime.handle().clone(),

@@ -70,6 +70,24 @@ fn forward(mut from: &UnixStream, mut to: impl std::io::Write) {
 }
 
 #[test]
+fn a_process_that_cannot_open_a_second_connection_leaves_at_once() {
+    let server = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = elsewhere(&server.options(), &folder);
+    options.takeover_after = TAKEOVER;
+    drop(open_postgres(&options).unwrap());
+    let proxy = Proxy::start(server.socket(), 1);
+    let refused = open_postgres(&proxy.options(&options)).unwrap_err();
+    assert!(matches!(refused, StoreError::Unreachable { .. }), "{refused:?}");
+    let strands = |column: &str| {
+        server.query(&format!("select {column} from {}.strands order by id desc limit 1", options.schema))
+    };
+    assert_eq!(strands("live"), "f");
+    let token = std::fs::read_to_string(folder.path().join("strand")).unwrap();
+    assert_eq!(token, strands("token"), "the next process of the folder would take over from this one");
+}
+
+#[test]
 fn a_page_of_large_rows_transfers_no_more_than_its_limit() {
     const ROWS: usize = 150;
     let server = PostgresServer::start();
