@@ -8,10 +8,11 @@
 //! | vLLM | `/tokenize` | `/v1/messages/count_tokens` | `/tokenize` |
 //! | llama.cpp | `/apply-template`, then `/tokenize` | `/v1/messages/count_tokens` | `/tokenize` |
 //! | SGLang | – | – | `/v1/tokenize` |
-//! | TGI | `/chat_tokenize` | – | `/tokenize` |
+//! | TGI | `/chat_tokenize` | – | `/tokenize`, for documents only |
 //! | TEI | – | – | `/tokenize` |
 //!
-//! Where the table has a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text.
+//! Where the table has a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text; not to TGI,
+//! which adds the special tokens of the prompt again.
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +50,7 @@ pub enum CountInput<'b> {
     Chat(&'b [u8]),
     /// Body of a messages request.
     Messages(&'b [u8]),
-    /// Rendered prompt, which has its special tokens already. APIs without a setting for this may count more of them.
+    /// Rendered prompt, which has its special tokens already. APIs without a setting for this do not count it.
     Prompt(&'b str),
     /// Text for an embedding: the tokenizer adds its usual special tokens.
     Document(&'b str),
@@ -117,9 +118,7 @@ pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Res
             ("/v1/tokenize", json!({"model": model, "prompt": text, "add_special_tokens": true}))
         }
         (TokenizeApi::Tgi, CountInput::Chat(body)) => ("/chat_tokenize", chat(model, body)?),
-        (TokenizeApi::Tgi, CountInput::Prompt(text) | CountInput::Document(text)) => {
-            ("/tokenize", json!({"inputs": text}))
-        }
+        (TokenizeApi::Tgi, CountInput::Document(text)) => ("/tokenize", json!({"inputs": text})),
         (TokenizeApi::Tei, CountInput::Prompt(text)) => {
             ("/tokenize", json!({"inputs": text, "add_special_tokens": false}))
         }

@@ -41,6 +41,9 @@ fn rendered_prompts_get_no_special_tokens_twice() {
         assert_eq!(call(shape, CountInput::Prompt("p")).1["add_special_tokens"], false, "{shape:?}");
         assert_eq!(call(shape, CountInput::Document("p")).1["add_special_tokens"], true, "{shape:?}");
     }
+    let refused = build_call(TokenizeApi::Tgi, "m", CountInput::Prompt("p")).err();
+    assert_eq!(refused, Some(EngineError::Unsupported), "its call adds special tokens to every text");
+    assert_eq!(call(TokenizeApi::Tgi, CountInput::Document("p")), ("/tokenize", json!({"inputs": "p"})));
 }
 
 #[test]
