@@ -40,7 +40,9 @@ impl fmt::Display for OpenIdError {
         f.write_str(match self {
             Self::Discovery => "The OpenID provider's configuration cannot be read.",
             Self::DiscoveredIssuer => "The OpenID provider's configuration is of another issuer.",
-            Self::InsecureEndpoint => "The OpenID provider's configuration has an endpoint without https.",
+            Self::InsecureEndpoint => {
+                "The OpenID provider's configuration has an endpoint that is not a plain https URL."
+            }
             Self::InvalidKeySet => "The OpenID provider's keys cannot be read.",
             Self::MissingIdToken => "The OpenID provider's answer has no ID token.",
             Self::Code => "The OpenID provider does not accept the code: it was used before or has expired.",

@@ -24,11 +24,11 @@ pub enum StoreError {
         what: String,
     },
     /// Key, value or transaction over its size limit; nothing was written.
-    #[error("{what} of {bytes} is over the store's limit of {cap}")]
+    #[error("{what} is {bytes}, over the store's limit of {cap}")]
     TooLarge {
-        /// Name of the item over the limit.
+        /// Name of the measure over the limit, with its unit.
         what: &'static str,
-        /// Size of the item: bytes, or number of operations of a transaction.
+        /// Size of the item, in the unit of the measure.
         bytes: usize,
         /// Limit on the size, in the same unit.
         cap: usize,

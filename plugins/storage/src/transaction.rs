@@ -178,14 +178,14 @@ impl Transaction {
     /// # Errors
     /// Returns `TooLarge` with the name of the exceeded limit.
     pub fn check_limits(&self) -> Result<(), StoreError> {
-        check_limit("a transaction of operations", self.operations.len(), MAX_OPERATIONS)?;
+        check_limit("the number of operations of a transaction", self.operations.len(), MAX_OPERATIONS)?;
         for operation in &self.operations {
-            check_limit("a key", operation.key.len(), MAX_KEY_BYTES)?;
+            check_limit("the length of a key in bytes", operation.key.len(), MAX_KEY_BYTES)?;
             if let TransactionOp::Put(value) | TransactionOp::Equals(value) = &operation.op {
-                check_limit("a value", value.len(), MAX_VALUE_BYTES)?;
+                check_limit("the length of a value in bytes", value.len(), MAX_VALUE_BYTES)?;
             }
         }
-        check_limit("a transaction", self.bytes(), MAX_TRANSACTION_BYTES)
+        check_limit("the size of a transaction in bytes", self.bytes(), MAX_TRANSACTION_BYTES)
     }
 
     /// Evaluates the operations against `read`, which returns a row as it was before the transaction, and passes each

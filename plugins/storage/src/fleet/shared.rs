@@ -284,7 +284,7 @@ impl Fleet for SharedFleet {
     fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError> {
         let pools = report.spent.len() + report.returned.len();
         if pools > MAX_HEARTBEAT_POOLS {
-            let (what, cap) = ("a turn of pools", MAX_HEARTBEAT_POOLS);
+            let (what, cap) = ("the number of pools of a heartbeat", MAX_HEARTBEAT_POOLS);
             return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
         }
         let Incarnation { id, beat } = strand;

@@ -97,7 +97,9 @@ fn a_report_over_its_limits_is_refused_and_changes_nothing() {
     let strand = fleet.join("a").unwrap();
     let pools = (0..=MAX_HEARTBEAT_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
     let large = HeartbeatReport { spent: pools.collect(), ..HeartbeatReport::default() };
-    assert!(matches!(fleet.heartbeat(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
+    let Err(FleetError::Store(error)) = fleet.heartbeat(strand, &large) else { panic!("it is too large") };
+    let text = "the number of pools of a heartbeat is 1001, over the store's limit of 1000";
+    assert_eq!(error.to_string(), text);
     let more = HeartbeatReport {
         returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }],
         ..HeartbeatReport::default()

@@ -142,7 +142,8 @@ impl LedgerJournal {
     /// Returns `Io` if they cannot be moved.
     pub fn quarantine(folder: &Path, generation: u64) -> Result<PathBuf, StoreError> {
         let apart = folder.with_extension(format!("{generation:016x}.unwritten"));
-        fs::rename(folder, &apart).map_err(|error| failed(&error))?;
+        fs::rename(folder, &apart)
+            .map_err(|error| StoreError::io("move the journal of the ledger", &error))?;
         Ok(apart)
     }
 
@@ -201,7 +202,7 @@ impl JournalFile {
             file.clear(id)?;
             return Ok(file);
         };
-        let length = file.file.metadata().map_err(|error| failed(&error))?.len();
+        let length = file.file.metadata().map_err(|error| read_error(&error))?.len();
         file.last = stored.records.last().map_or(0, |record| record.number);
         file.truncate(length.saturating_sub(stored.torn_bytes))?;
         Ok(file)
@@ -228,12 +229,12 @@ impl JournalFile {
         // Bytes of a failed write would hide the frames after them from readers.
         if self.is_torn {
             self.truncate(self.bytes)?;
-            return Err(failed(&error));
         }
         let written = self.file.write_all_at(frames, self.bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
             self.is_torn = true;
             self.truncate(self.bytes).ok();
+            return Err(failed(&error));
         }
         self.bytes += frames.len() as u64;
         self.last = self.last.max(last);
@@ -263,9 +264,9 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
     let mut text = Vec::new();
     match File::open(path) {
-        Ok(file) => file.take(MAX_READ_BYTES).read_to_end(&mut text).map_err(|error| failed(&error))?,
+        Ok(file) => file.take(MAX_READ_BYTES).read_to_end(&mut text).map_err(|error| read_error(&error))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(read_error(&error)),
     };
     let Some((header, mut rest)) = next_frame(&text) else { return Ok(None) };
     let Ok(Header { v, generation, strand, chain }) = serde_json::from_slice(header) else {
@@ -299,6 +300,10 @@ fn next_frame(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn failed(error: &std::io::Error) -> StoreError {
     StoreError::io("write the journal of the ledger", error)
+}
+
+fn read_error(error: &std::io::Error) -> StoreError {
+    StoreError::io("read the journal of the ledger", error)
 }
 
 #[cfg(test)]
@@ -392,7 +397,6 @@ mod tests {
         assert_eq!(LedgerJournal::open(&folder, ID).unwrap().last_number(), 0);
         assert_eq!(LedgerJournal::read(&folder).unwrap().unwrap().id, ID);
     }
-}
 
     #[test]
     fn no_record_is_acknowledged_behind_the_bytes_of_a_failed_write() {
@@ -422,3 +426,4 @@ mod tests {
             (journal.active.bytes, journal.active.last) = (whole.len() as u64, 2);
         }
     }
+}

@@ -158,7 +158,7 @@ impl LedgerReplica {
             if fresh {
                 sync_dir(&self.folder)?;
             }
-            let length = file.metadata().map_err(write_error)?.len();
+            let length = file.metadata().map_err(read_error)?.len();
             self.open = Some((month.to_owned(), file, length));
         }
         match &mut self.open {
@@ -263,14 +263,14 @@ fn replica_files(folder: &Path) -> Result<Vec<(u32, String)>, StoreError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(write_error(error)),
+        Err(error) => return Err(read_error(error)),
     };
     let mut files = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(write_error)?;
+        let entry = entry.map_err(read_error)?;
         let name = entry.file_name();
         let Some((chain, month)) = name.to_str().and_then(parse_file_name) else { continue };
-        if entry.metadata().map_err(write_error)?.len() > 0 {
+        if entry.metadata().map_err(read_error)?.len() > 0 {
             files.push((chain, month.to_owned()));
         }
     }
@@ -321,7 +321,7 @@ pub(super) fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, Sto
     match file.read_exact_at(&mut there, at) {
         Ok(()) => Ok(there == text),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(write_error(error)),
+        Err(error) => Err(read_error(error)),
     }
 }
 
@@ -341,6 +341,11 @@ fn missing_blocks_error(month: &str) -> StoreError {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn write_error(error: std::io::Error) -> StoreError {
     StoreError::io("write the ledger's second copy", &error)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(super) fn read_error(error: std::io::Error) -> StoreError {
+    StoreError::io("read the ledger's second copy", &error)
 }
 
 fn sync_dir(folder: &Path) -> Result<(), StoreError> {

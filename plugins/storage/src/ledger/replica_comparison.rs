@@ -8,7 +8,7 @@ use std::time::Duration;
 use penstock_core::entry_number::chain_start;
 
 use super::LedgerStore;
-use super::replica::{contains_at, file_months, month_path, write_error};
+use super::replica::{contains_at, file_months, month_path, read_error};
 use crate::StoreError;
 
 /// Number of reads of a file that is still being written, and the pause between them.
@@ -50,11 +50,11 @@ pub(super) fn compare_files(
                 findings.push(format!("the file of {title} is missing"));
                 continue;
             }
-            Err(error) => return Err(write_error(error)),
+            Err(error) => return Err(read_error(error)),
         };
         let mut at = 0_u64;
         let mut differs = None;
-        let end = file.metadata().map_err(write_error)?.len();
+        let end = file.metadata().map_err(read_error)?.len();
         ledger.for_each_block_in_month(&month, chain_start(chain), |sheet| {
             let is_missing = expected == ExpectedReplica::Partial && at + sheet.text.len() as u64 > end;
             if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
@@ -63,7 +63,7 @@ pub(super) fn compare_files(
             at += sheet.text.len() as u64;
             Ok::<_, StoreError>(())
         })?;
-        let length = file.metadata().map_err(write_error)?.len();
+        let length = file.metadata().map_err(read_error)?.len();
         // The length in the store is read after the length of the file, so that a commit in between is not reported as
         // a difference.
         let should = ledger.chain_month_bytes(chain, &month)?;
@@ -80,7 +80,7 @@ fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreE
         if contains_at(file, at, text)? {
             return Ok(true);
         }
-        if file.metadata().map_err(write_error)?.len() >= at + text.len() as u64 {
+        if file.metadata().map_err(read_error)?.len() >= at + text.len() as u64 {
             return contains_at(file, at, text);
         }
         std::thread::sleep(READ_PAUSE);

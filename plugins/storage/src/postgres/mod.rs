@@ -92,7 +92,7 @@ impl PostgresStore {
         F: Future<Output = Result<T, connection::DatabaseError>> + Send,
     {
         self.check_reachable()?;
-        let runtime = self.runtime.as_ref().ok_or_else(closing)?;
+        let runtime = self.runtime.as_ref().ok_or_else(|| closing("read, because it is closing"))?;
         let (reply, answered) = sync_channel(1);
         let reader = Arc::clone(&self.reader);
         runtime.spawn(async move { drop(reply.send(reader.read(read).await)) });
@@ -122,7 +122,7 @@ impl PostgresStore {
         mut each: impl FnMut(StoreTable, Vec<Result<StoredRow, StoreError>>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.check_reachable()?;
-        let runtime = self.runtime.as_ref().ok_or_else(closing)?;
+        let runtime = self.runtime.as_ref().ok_or_else(|| closing("read, because it is closing"))?;
         let (pages, received) = sync_channel(1);
         let reader = Arc::clone(&self.reader);
         runtime.spawn(async move { snapshot::send_pages(&reader, &pages).await });
@@ -137,8 +137,8 @@ impl PostgresStore {
     }
 }
 
-fn closing() -> StoreError {
-    StoreError::Io { what: "write, because it is closing", kind: std::io::ErrorKind::BrokenPipe }
+const fn closing(what: &'static str) -> StoreError {
+    StoreError::Io { what, kind: std::io::ErrorKind::BrokenPipe }
 }
 
 impl Store for PostgresStore {
@@ -191,12 +191,13 @@ impl Store for PostgresStore {
         batch.check_limits()?;
         self.check_reachable()?;
         let (reply, answered) = sync_channel(1);
-        let jobs = self.jobs.as_ref().ok_or_else(closing)?;
-        jobs.send(WriteJob { transaction: batch, reply }).map_err(|_| closing())?;
+        let gone = || closing("write, because it is closing");
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(WriteJob { transaction: batch, reply }).map_err(|_| gone())?;
         match answered.recv_timeout(self.timeout) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(StoreError::Stuck),
-            Err(RecvTimeoutError::Disconnected) => Err(closing()),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
     }
 

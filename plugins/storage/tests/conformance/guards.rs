@@ -72,9 +72,18 @@ fn the_caps_hold_at_the_byte() {
                 batch.put(at, n.to_be_bytes(), vec![1; MAX_VALUE_BYTES])
             }),
         ];
-        for batch in over {
-            let refused = store.apply(batch.put(at, b"beside", b""));
-            assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+        let measures = [
+            "the length of a key in bytes is 513, ",
+            "the length of a value in bytes is 65537, ",
+            "the length of a value in bytes is 65537, ",
+            "the number of operations of a transaction is ",
+            "the size of a transaction in bytes is ",
+        ];
+        for (batch, measure) in over.into_iter().zip(measures) {
+            let refused = store.apply(batch.put(at, b"beside", b"")).unwrap_err();
+            assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
+            let text = refused.to_string();
+            assert!(text.starts_with(measure) && text.contains(", over the store's limit of "), "{text}");
         }
         assert_eq!(store.get(at, b"beside").unwrap(), None);
     });
