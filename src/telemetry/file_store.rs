@@ -31,8 +31,9 @@ impl FileStoreMetrics {
             requests: register_counter(
                 r,
                 "penstock_file_store_requests_total",
-                "Requests to the bucket of `files.store`, repeated ones included, by method and outcome: ok, not_found, \
-                 precondition (an object of the name exists), refused, failed (5xx), unreachable.",
+                "Requests to the bucket of `files.store`, repeated ones included, by method (HEAD counts as GET) and \
+                 outcome: ok, not_found, precondition (412 or 409, such as an object of the name that exists), refused, \
+                 failed (5xx or 429), unreachable.",
                 &["method", "outcome"],
             )?,
         })
