@@ -48,8 +48,8 @@ pub enum ReportedAccounts {
     Each,
 }
 
-/// Reads the figures of a period. Each rollup of a day is read once. `is_wanted` returns false once nobody waits for the report
-/// any more.
+/// Reads the figures of a period for these accounts. Each rollup of a day is read once. `is_wanted` returns false once
+/// nobody waits for the report any more.
 ///
 /// # Errors
 /// Returns 400 if the report has too many groups, 408 if nobody waits for it, or 500 if the store cannot be read.

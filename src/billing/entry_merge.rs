@@ -86,7 +86,7 @@ pub(super) struct EntryMerge<'a> {
 }
 
 impl<'a> EntryMerge<'a> {
-    /// Opens the entries of one month, or of all months. `after` has a number for each chain, after which its entries
+    /// Opens the entries of one month, or of all months. `starts` has a number for each chain, after which its entries
     /// begin.
     pub(super) fn open(
         store: &'a LedgerStore,
@@ -101,7 +101,7 @@ impl<'a> EntryMerge<'a> {
         Ok(Self { readers: readers.collect::<Result<_, _>>()?, taken: None })
     }
 
-    /// Returns the next entry and its line.
+    /// Returns the next entry and its line; `None` at the end.
     pub(super) fn next_entry(&mut self) -> Result<Option<(LedgerEntry, &[u8])>, ReportError> {
         if let Some(reader) = self.taken.take().and_then(|index| self.readers.get_mut(index)) {
             reader.advance()?;

@@ -51,7 +51,8 @@ impl FencedOutcomes {
         }
     }
 
-    /// Adds the charges back to their balances, and returns the actions that end the reservations without charges.
+    /// Adds the charges back to their balances, tells the waiting caller that its conditions were not met, and returns
+    /// the actions that end the reservations without charges.
     pub(super) fn into_voids(self) -> Vec<LedgerAction> {
         let Self { outcomes, charges, reply, .. } = self;
         Self::refund_voided_charges(charges);
@@ -69,7 +70,7 @@ impl Ledger {
     /// met.
     ///
     /// # Errors
-    /// Returns the data under the conditions of [`Ledger::record_outcomes`].
+    /// Returns the data if it exceeds one of the limits of [`Ledger::record_outcomes`].
     pub fn record_fenced_outcomes(
         &self,
         ends: Vec<HoldEnd>,
@@ -92,7 +93,8 @@ impl Ledger {
         Ok(PendingFencedCommit(answered))
     }
 
-    /// Waits for the result of a fenced commit, however long the store takes.
+    /// Waits for the result of a fenced commit, however long the store takes. The writer collects operations for a
+    /// shorter time meanwhile.
     pub async fn wait_fenced_commit(&self, pending: PendingFencedCommit) -> FencedResult {
         self.queue.shorten_window();
         match pending.0.await {

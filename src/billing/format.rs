@@ -1,4 +1,4 @@
-//! Amounts in API responses: exact decimals, as JSON numbers and as text.
+//! Amounts in API requests and responses: exact decimals, and JSON numbers.
 
 use penstock_core::{MicroCredits, NanoKwh};
 use penstock_ledger::{AccountBalances, Wallet, WalletBalance};
@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Number, Value, json};
 
-/// Converts a decimal to a JSON number.
+/// Converts a decimal to a JSON number, with the precision of a 64-bit float.
 #[must_use]
 pub fn json_number(decimal: Decimal) -> Value {
     decimal.to_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number)

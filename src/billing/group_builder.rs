@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of blocks of a group that get the preferred size; any further blocks get the maximum size.
 pub(super) const MAX_SMALL_BLOCKS: usize = 100;
-/// Bytes of an entry without its names.
+/// Maximum bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_280;
 
 /// Maximum number of usage rollups that one entry changes: one of its account and one of the whole gateway.
@@ -76,8 +76,7 @@ impl GroupBuilder {
         self.pools.add_entry(account, kind);
     }
 
-    /// Takes the amounts that the group spends from this process's parts of pools, and the amounts that it adds to
-    /// pools.
+    /// Takes the amounts that the group spends from the leases of this process, and the amounts that it adds to pools.
     pub(super) fn pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
         std::mem::take(&mut self.pools).into_amounts()
     }

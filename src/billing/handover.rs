@@ -67,8 +67,8 @@ impl InheritedHolds {
     }
 }
 
-/// Releases the reservations without an entry: if this process fails before it has taken over, the process that
-/// continues ends them.
+/// Drops the reservations without an entry: if this process fails before it has taken over, the process that continues
+/// ends them.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
@@ -108,7 +108,7 @@ impl Ledger {
     }
 
     /// Records an action of another process; returns its charge if the spend counters do not include that charge yet.
-    /// An action that does not match an open reservation is not recorded.
+    /// An end that matches no open reservation, and a reservation that is already open, are not recorded.
     pub fn record_forwarded_action(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
@@ -151,7 +151,7 @@ impl Ledger {
         self.queue.pushed_count()
     }
 
-    /// Stops the writer after the current commit; later operations are queued. Blocks.
+    /// Stops the writer after the current commit, and syncs the replica files; later operations are queued. Blocks.
     pub fn stop_writer(&self) {
         self.queue.set_handing_over(true);
         self.join_threads();

@@ -71,7 +71,7 @@ impl Hold {
         self.push_void(why, footprint);
     }
 
-    /// Ends the hold without an entry, because another process ends the reservation.
+    /// Ends the hold without an entry, and without releasing its amount, because another process ends the reservation.
     pub(super) fn release_unrecorded(mut self) {
         self.ended = true;
     }
@@ -136,8 +136,8 @@ impl Hold {
     }
 }
 
-/// End of a reservation, to be recorded by [`Ledger::record_outcomes`]; if it is dropped before that, the
-/// reservation is voided.
+/// End of a reservation, to be recorded by [`Ledger::record_outcomes`] or [`Ledger::record_fenced_outcomes`]; if it is
+/// dropped before that, the reservation is voided.
 pub struct HoldEnd {
     hold: Hold,
     kind: HoldEndKind,

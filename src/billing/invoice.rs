@@ -97,7 +97,7 @@ pub struct InvoiceFigures {
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
     /// Sums of the invoice by day.
     pub days: BTreeMap<String, InvoiceSums>,
-    /// Sums by location. Requests without an answer have no location and are left out.
+    /// Sums by location. Requests without an answer, and corrections of unknown charges, have the empty name.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
@@ -218,7 +218,7 @@ pub fn read_invoice_figures(
 }
 
 impl InvoiceFigures {
-    /// Removes the corrections with these entry numbers, which another document has. Returns how many were removed.
+    /// Removes the corrections with these entry numbers, which another document lists already; returns their number.
     pub fn remove_corrections(&mut self, entries: &BTreeSet<u64>) -> usize {
         let (removed, left) = std::mem::take(&mut self.corrections)
             .into_iter()

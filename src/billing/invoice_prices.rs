@@ -4,9 +4,10 @@ use super::invoice::PRICE_NAMES;
 use penstock_usage::{PriceClass, RollupDimensions, UsageSums};
 use rust_decimal::Decimal;
 
-/// Names of the prices that are not halved for requests of batches: those of kWh and credits, whose amounts are halved.
+/// Names of the prices that are the same for requests of batches, because half of the kWh or credits is charged
+/// instead.
 const FULL_PRICES: [&str; 2] = ["eur_per_kwh", "eur_per_credit"];
-/// Factor from the price to that of requests of batches: 0.5.
+/// Price for requests of batches, as a share of the full price: 0.5.
 const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
 /// Returns the class of the price of a rollup with charges; `None` if an earlier version added up several classes.
@@ -29,8 +30,7 @@ pub(super) fn price_class(cell: &RollupDimensions, usage: &UsageSums) -> Option<
     }
 }
 
-/// Returns the prices that apply to a class, of the prices of the terms. The prices of single requests apply to a line
-/// of several classes.
+/// Returns the prices of the terms as they apply to a class. A line of several classes gets the full prices.
 pub(super) fn prices_of_class(
     prices: &[Option<String>; PRICE_NAMES.len()],
     class: Option<PriceClass>,

@@ -55,14 +55,14 @@ pub struct Leases {
     advance_seconds: i64,
     clock: ProcessClock,
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
-    /// Parts of budgets that the previous process of this member had, until they are restored.
+    /// Leases of budgets that the previous process of this member had, until they are restored.
     previous_budgets: Mutex<Vec<(BudgetPool, i64)>>,
-    /// True if an earlier process of this member has ended, and may have drawn parts that are not in memory.
+    /// True if an earlier process of this member has ended, and may have drawn amounts that are not in memory.
     has_late_draws: AtomicBool,
     returning: Mutex<PendingReturns>,
     /// Numbers of the other members that want a pool, by the name of the pool.
     wanted_by_peers: Mutex<HashMap<String, Vec<u32>>>,
-    /// Number of requests that had to draw.
+    /// Number of draws that requests waited for.
     dry_draws: AtomicU64,
     /// Semaphore that limits the number of draws for requests at the same time.
     draw_permits: Arc<Semaphore>,
@@ -121,8 +121,8 @@ impl Leases {
         work(pools.entry(pool).or_insert_with(|| LeaseState::from_amount(balance.total())))
     }
 
-    /// Draws and adds the amount to the balance in memory; returns true if the pool had enough for the lease to cover
-    /// `covered`. Blocks.
+    /// Draws up to `wanted` from the pool, and adds the drawn amount to the balance in memory. Returns true if the pool
+    /// had enough for the lease to cover a request of the price `covered`. Blocks.
     fn draw(&self, balance: &LeasedBalance, wanted: i64, covered: i64) -> Result<bool, FleetError> {
         let budget = match balance {
             LeasedBalance::Wallet(..) => {
@@ -162,7 +162,7 @@ impl Leases {
             at: self.clock.calendar_now().as_secs(),
         };
         let draw = self.member.draw_from_budget(&request);
-        // A failed draw leaves the recalled part with this member, so the part is added again.
+        // A failed draw leaves the recalled lease with this member, so its amount is added again.
         if draw.as_ref().is_err_and(FleetError::is_unapplied) {
             self.with_state(balance, |state| {
                 state.drawn = state.drawn.saturating_add(terms.returned);
@@ -195,7 +195,7 @@ impl Leases {
         })
     }
 
-    /// Records the balance of an account, or the rest of a budget, whose pool is empty.
+    /// Records the balance of an account, or the unspent amount of a budget, whose pool is empty.
     fn record_total(&self, balance: &LeasedBalance, total: i64) {
         self.with_state(balance, |state| state.record_total(total));
     }
@@ -236,7 +236,7 @@ impl Leases {
         wanted.into_iter().map(|(pool, _)| pool.name()).collect()
     }
 
-    /// Returns the number of requests that had to wait for a draw.
+    /// Returns the number of draws that requests have waited for since the start.
     #[must_use]
     pub fn waiting_draw_count(&self) -> u64 {
         self.dry_draws.load(Ordering::Relaxed)
@@ -320,7 +320,7 @@ impl Ledger {
         draws
     }
 
-    /// Adds amounts back to the balances that should return to their pools, but that the store refuses.
+    /// Cancels the returns that the store refuses permanently: adds their amounts back to the balances.
     pub fn restore_refused_returns(&self) {
         if let Some(leases) = &self.leases {
             leases.restore_refused(|pool| self.leased_balance(pool));

@@ -86,7 +86,7 @@ pub(super) fn read_page(
     Ok(Some(LedgerPage { entries, next: None }))
 }
 
-/// Returns for each chain the number after which its entries of a month begin that have at least this time and number.
+/// Returns for each chain the number before its first entry of a month whose time and number are at least `first`.
 pub(super) fn chain_starts_in_month(
     store: &LedgerStore,
     month: UtcMonth,

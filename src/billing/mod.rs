@@ -138,7 +138,8 @@ impl Ledger {
             .clone()
     }
 
-    /// Returns true if the unwritten amount is too large to accept another request.
+    /// Returns true if no further request may be accepted: this process may not write any more, too many bytes are
+    /// unwritten, or the store fails and the unwritten amount is over the limit.
     fn is_exhausted(&self) -> bool {
         self.queue.is_fenced()
             || self.queue.unwritten_bytes() > self.backlog_limit.load(Ordering::Relaxed)
@@ -171,8 +172,9 @@ impl Ledger {
         }
     }
 
-    /// Waits until everything up to `ticket` is on the disk. While the store fails, a member of a fleet waits until it
-    /// is in the journal instead; without a journal the call returns at once.
+    /// Waits until everything up to `ticket` is on the disk, for at most twice `ledger.slow`. If the store fails or
+    /// takes longer, a member of a fleet then waits as long at most until it is in the journal. The caller continues in
+    /// any case.
     pub async fn wait_written_or_journaled(&self, ticket: u64) {
         let most = self.slow() * 2;
         if !self.is_failing()
@@ -199,8 +201,8 @@ impl Ledger {
         self.queue.unwritten_bytes() == 0
     }
 
-    /// Passes the charges that were replayed at the start to the counters of budgets. They do not count as spending of
-    /// this process.
+    /// Passes the charges that were replayed at the start to `apply`, which adds them to the counters of budgets. They
+    /// do not count as spending of this process.
     pub fn apply_replayed_charges(&self, apply: impl FnMut(&ChargeEvent)) {
         self.take_replayed_charges().iter().for_each(apply);
         self.exclude_past_spending();
@@ -239,7 +241,8 @@ impl Ledger {
         self.queue.wait_durable(ticket).await
     }
 
-    /// Returns the balance of an account, and the amount held by open reservations.
+    /// Returns the balance of an account in memory, and the amount held by open reservations. In a fleet, this is the
+    /// lease of this gateway; see [`Ledger::current_balance`] for the balance of the account.
     #[must_use]
     pub fn balance(&self, account: &str) -> penstock_ledger::AccountBalances {
         self.balances
@@ -249,7 +252,7 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// Returns the names of the accounts with a balance.
+    /// Returns the names of the accounts with a balance in memory, in order.
     #[must_use]
     pub fn accounts_with_balance(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> =
@@ -274,7 +277,8 @@ impl Ledger {
         self.record_grant(account, act, None).await
     }
 
-    /// Records a grant, and its entry of the audit log in the same commit.
+    /// Records a grant, and its entry of the audit log in the same commit. Returns the entry number when it is on the
+    /// disk.
     ///
     /// # Errors
     /// Returns the errors of [`AdjustmentError`].
@@ -290,7 +294,7 @@ impl Ledger {
     }
 
     /// Corrects a charge or a grant: reverses it and records another amount. The entry of the audit log is written in
-    /// the same commit.
+    /// the same commit. Returns the entry number when it is on the disk.
     ///
     /// # Errors
     /// Returns the errors of [`AdjustmentError`].

@@ -1,4 +1,4 @@
-//! Changes of the pools of a fleet, by account and wallet: charges reduce the part that this member has of a pool, and
+//! Changes of the pools of a fleet, by account and wallet: charges reduce the lease that this member has of a pool, and
 //! grants and corrections are added to the pool.
 
 use super::entry_effects::balance_change;
@@ -12,7 +12,7 @@ pub(super) struct PoolChanges(BTreeMap<String, PoolChange>);
 
 #[derive(Default)]
 struct PoolChange {
-    /// Amount taken from the part of this process.
+    /// Amount taken from the lease of this process.
     spent: i64,
     /// Amount that grants and corrections add to the pool; negative for a reduction.
     credited: i64,
@@ -33,7 +33,7 @@ impl PoolChanges {
         }
     }
 
-    /// Returns the maximum number of operations that the changes need.
+    /// Returns the maximum number of operations of the store that the changes need.
     pub(super) fn max_operations(&self) -> usize {
         2 * self.0.len()
     }

@@ -20,8 +20,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rewrites the ledger of `store` from the files in `copies`; returns the number of entries. Blocks; no other process
-/// may have the store open.
+/// Rewrites the ledger of `store` and its usage rollups from the files in `copies`, and removes the fleet's rows;
+/// returns the number of entries. Blocks; no other process may have the store open.
 ///
 /// # Errors
 /// Returns the first invalid entry of the files, or an I/O error. After an incomplete rebuild the store does not open

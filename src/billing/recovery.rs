@@ -1,6 +1,6 @@
 //! Start of the ledger: it loads the balances, and voids the reservations that a crash left open or continues those
-//! that a process hands over. If the last entry does not match the tip of the ledger, or has a date in the future,
-//! nothing is written to the ledger.
+//! that a process hands over. If the last entry of its chain does not match the tip, or has a date in the future,
+//! nothing is written to the chain.
 
 use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
@@ -149,7 +149,7 @@ fn balances_in_memory(
     balances.collect()
 }
 
-/// Queues an entry that voids each open reservation.
+/// Queues a void for each open reservation, and logs their number.
 pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: ProcessClock) {
     for (request, hold) in open.iter() {
         let act = EntryKind::Void {

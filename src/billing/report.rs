@@ -88,7 +88,7 @@ impl StatementPeriod {
         Self { from: month.first_day(), to: UtcDay::from_unix(last_second) }
     }
 
-    /// Returns the month that the period is; `None` for another period.
+    /// Returns the month if the period is exactly one month.
     #[must_use]
     pub fn month(self) -> Option<UtcMonth> {
         let month = UtcMonth::from_unix(self.from.start());

@@ -22,7 +22,8 @@ pub struct ReserveAmounts {
 }
 
 impl Ledger {
-    /// Reserves the highest possible cost of a request, before it is sent to a provider.
+    /// Reserves the highest possible cost of a request, before it is sent to a provider. With `prepaid`, a wallet has
+    /// to cover the amount.
     ///
     /// # Errors
     /// Returns 402 with the required and the available amount, and with the information whether the balance would
@@ -57,8 +58,8 @@ impl Ledger {
     }
 }
 
-/// Selects the wallet that pays, and the amount to hold: the energy wallet if it covers the request or if the account
-/// is postpaid, otherwise the credit wallet.
+/// Selects the wallet that pays, and holds the amount: the energy wallet if it may pay, and covers the request or the
+/// account is postpaid; otherwise the credit wallet.
 fn choose_wallet(
     account_balance: &AccountBalance,
     need: ReserveAmounts,

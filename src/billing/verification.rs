@@ -188,8 +188,8 @@ pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
     verify_with_checkpoint(store, &LedgerCheckpoint::default(), &mut |_| {})
 }
 
-/// Verifies like [`verify`], and also that the entries of a checkpoint exist. Calls `read` with the number of entries
-/// of each portion.
+/// Verifies like [`verify`], and also that the ledger has the entries of a checkpoint, with the same hashes. Calls
+/// `read` with the number of entries of each block.
 ///
 /// # Errors
 /// Returns the errors of [`verify`].

@@ -7,10 +7,10 @@ use penstock_storage::audit::AuditedChange;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
 
-/// Bytes of an entry of the audit log and of its head, without the names and the change.
+/// Maximum bytes of an entry of the audit log and of its head, without the names and the change.
 const AUDIT_OVERHEAD: usize = 1_024;
 
-/// Terms that charges refer to.
+/// Pricing terms that charges refer to.
 #[derive(Debug)]
 pub struct SaleTerms {
     /// ID: the first sixteen hexadecimal digits of the text's SHA-256.
@@ -36,7 +36,8 @@ pub enum AdjustmentError {
 pub(super) enum WriteOp {
     /// Ledger action of one request, such as a reservation or a charge.
     Action(LedgerAction),
-    /// Ends of several requests and their rows: written in one commit, or not at all.
+    /// Ends of several requests and their rows: written in one commit, or not at all. Rows that the store permanently
+    /// rejects are dropped, and the ends are written without them.
     Outcomes(BatchOutcomes),
     /// Ends of several requests and their rows, on conditions: written in a separate commit, or not at all.
     Fenced(Box<FencedOutcomes>),

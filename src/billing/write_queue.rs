@@ -135,7 +135,7 @@ impl WriteQueue {
         number
     }
 
-    /// Counts operations that are passed to the writer without the queue.
+    /// Adds the bytes and exposed amounts of actions that are passed to the writer without the queue to the totals.
     pub(super) fn count_unqueued_actions(&self, actions: &[LedgerAction]) {
         let bytes = actions.iter().map(LedgerAction::bytes).sum();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -143,7 +143,8 @@ impl WriteQueue {
     }
 
     /// Takes the next operations, at most `most`. Returns no operations if the current group ends without further ones,
-    /// or if nothing arrives for `patience`. Returns `None` after the queue is closed.
+    /// or if nothing arrives for `patience`. Returns `None` after the queue is closed and empty, or while it is handed
+    /// over.
     pub(super) fn take_operations(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
         let mut state = self.state.lock();
         while state.until.is_none() && (state.ops.is_empty() || state.handing_over) {
@@ -365,7 +366,7 @@ impl WriteQueue {
     }
 }
 
-/// Changes of the counters by a committed group.
+/// Figures of a committed group: written bytes and amount, and the open reservations and entries after it.
 #[derive(Default)]
 pub(super) struct CommittedGroup {
     pub(super) bytes: u64,

@@ -6,8 +6,8 @@
 //!                          └─▶ file, synced once for each group of `ledger.window`
 //! ```
 //! Operations get ascending numbers. Each commit to the database writes the number of its last operation in the same
-//! transaction. So the next process of the folder replays exactly the operations that the database lacks, see
-//! [`replay`]. A gateway without a fleet has no journal and no journal thread.
+//! transaction. So the next process that uses the folder replays exactly the operations of the file that the database
+//! lacks, see [`replay`]. A gateway without a fleet has no journal and no journal thread.
 
 mod record;
 pub(super) mod replay;
@@ -74,12 +74,13 @@ impl JournalState {
         })
     }
 
-    /// Applies the limit of the bytes that may wait for the database.
+    /// Sets the maximum size of the journal's files from `backlog`, the maximum number of bytes that may wait for the
+    /// database.
     pub(super) fn set_backlog_limit(&self, backlog: u64) {
         self.set_limit(backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES));
     }
 
-    /// Replaces the limit of the bytes that may wait for the database.
+    /// Sets the maximum total size of the journal's files, in bytes.
     pub(super) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
@@ -152,8 +153,8 @@ impl JournalWriter {
         while let Some(mut piece) = self.queue.take_operations(MAX_OPS, None) {
             piece.ops.iter_mut().for_each(|op| self.encode(op));
             let (last, is_complete) = (piece.last, piece.is_complete);
-            // The file does not wait for the database, and the database does not wait for the file.
-            // After the end of the writer, operations are in the file only, for the next process of the folder.
+            // The file does not wait for the database, and the database does not wait for the file. After the end of
+            // the writer, operations are in the file only, for the next process that uses the folder.
             let is_taken = self.ops.send(piece).is_ok();
             if is_complete || !is_taken {
                 self.write(last);

@@ -1,4 +1,4 @@
-//! Replay of the journal that the previous process of this folder wrote: the actions that the database lacks are
+//! Replay of the journal that the previous process wrote to this folder: the actions that the database lacks are
 //! committed before all others, each once.
 //!
 //! A journal is replayed into the chain for which it was written, while the same member owns the chain. If the other
@@ -116,7 +116,8 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
     actions
 }
 
-/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made.
+/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. A journal without
+/// charges is not renamed; opening the new journal removes it.
 fn isolate_journal(
     folder: &Path,
     stored: &StoredJournal,
@@ -177,7 +178,7 @@ pub(in super::super) fn retain_valid_actions(
     valid
 }
 
-/// Logs a replay, and returns its charges, each with its account.
+/// Logs a replay and counts its charges; returns the charges, each with its account.
 pub(in super::super) fn log_replay(
     state: &JournalState,
     replayed: &[LedgerAction],

@@ -1,4 +1,4 @@
-//! Leases of budgets: a member admits a request of a key or an account with a budget only against its part.
+//! Leases of budgets: a member admits a request of a key or an account with a budget only against its lease.
 
 use super::super::Ledger;
 use super::Leases;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::time;
 
 impl Leases {
-    /// Returns for each budget true if its parts exceed it, so that this member has to draw its part again. Returns
-    /// true for all budgets if the store fails. Blocks.
+    /// Returns for each budget true if the leases of all members exceed what is unspent of it, so that this member has
+    /// to draw its lease again. Returns true for all budgets if the store fails. Blocks.
     fn has_excess_parts(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
         let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
         let now = self.clock.calendar_now().as_secs();
@@ -23,8 +23,8 @@ impl Leases {
 }
 
 impl Ledger {
-    /// Restores the parts of budgets that the previous process of this member had. Parts of unknown keys and accounts
-    /// return to their pools when the membership ends. A part of a budget that was lowered meanwhile is recalled.
+    /// Restores the leases of budgets that the previous process of this member had. Leases of unknown keys and accounts
+    /// return to their pools when the membership ends. The lease of a budget that was lowered meanwhile is recalled.
     /// Blocks.
     pub fn restore_budgets(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };
@@ -42,7 +42,7 @@ impl Ledger {
     }
 
     /// Reserves the possible cost of a request from its key and account as
-    /// [`crate::limits::rate_limit::reserve_limits`] does. If only this member's parts of their budgets do not cover
+    /// [`crate::limits::rate_limit::reserve_limits`] does. If only this member's leases of their budgets do not cover
     /// the request, a member of a fleet draws for it. So a request that another limit refuses, or that exceeds what is
     /// known to be left of a budget, draws nothing.
     ///
@@ -74,8 +74,8 @@ impl Ledger {
         reserve_limits(&mut entry, cost).map_err(refuse)
     }
 
-    /// Draws until the deadline for the budgets whose parts do not cover a request of this price. Returns false if a
-    /// pool has too little.
+    /// Draws until the deadline for the budgets whose leases do not cover a request of this price. Returns false if a
+    /// pool has too little, or if another member receives it.
     async fn draw_for_budgets(
         self: &Arc<Self>,
         leases: &Leases,

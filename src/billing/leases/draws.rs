@@ -79,11 +79,12 @@ impl Ledger {
         self.reserve(account, key, request, need, true)
     }
 
-    /// Draws for a prepaid request, until the lease covers its highest price or the deadline has passed. Returns at
-    /// once if the price is covered, or without a fleet.
+    /// Draws for a prepaid request, until the lease of one of its wallets covers its highest price or the deadline has
+    /// passed. Returns at once if the price is covered, or without a fleet.
     ///
     /// # Errors
-    /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
+    /// Returns 402 if the pools have too little, or if another member receives them. Returns 503 if this member may not
+    /// spend its leases any more, or the database does not answer in time.
     pub async fn ensure_funded(
         self: &Arc<Self>,
         account: &str,

@@ -1,6 +1,6 @@
 //! Draws of a process that drains after it has handed over to this one. Both are the same member, so what the earlier
-//! process draws for its last requests is in this member's parts in the store, but not in this process. When the earlier
-//! process has ended, the store has more of a lease than the memory, as after a draw with an unknown outcome.
+//! process draws for its last requests is in this member's leases in the store, but not in this process. When the
+//! earlier process has ended, the store has more of a lease than the memory, as after a draw with an unknown outcome.
 
 use super::super::Ledger;
 use super::pool::LeasedPool;
@@ -8,14 +8,14 @@ use crate::auth::key_cache::KeyCache;
 use std::sync::atomic::Ordering;
 
 impl Ledger {
-    /// Records that a process which has handed over to this one has ended, after all of its calls of the store.
+    /// Records that a process which has handed over to this one has ended, and makes no more calls of the store.
     pub fn record_predecessor_end(&self) {
         if let Some(leases) = &self.leases {
             leases.has_late_draws.store(true, Ordering::Release);
         }
     }
 
-    /// Marks all parts of this member as uncertain after an earlier process has ended, so that the next
+    /// Marks all leases of this member as uncertain after an earlier process has ended, so that
     /// [`Ledger::adjust_leases`] adds what that process has drawn and not spent. Blocks.
     pub fn mark_late_draws_uncertain(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };

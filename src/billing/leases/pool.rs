@@ -1,4 +1,4 @@
-//! Pools of which a member leases parts, and the balances in memory that the leases fill.
+//! Pools from which a member leases amounts, and the balances in memory that the leases fill.
 
 use super::super::balance::AccountBalance;
 use crate::auth::key_cache::KeyCache;
@@ -7,7 +7,7 @@ use penstock_ledger::Wallet;
 use penstock_storage::fleet::{BudgetPool, credit_pool_name, energy_pool_name};
 use std::sync::Arc;
 
-/// Pool of which a member leases parts.
+/// Pool from which a member leases amounts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LeasedPool {
     /// Wallet of an account.
@@ -61,7 +61,7 @@ impl LeasedBalance {
         }
     }
 
-    /// Returns the amount without regard to what requests hold.
+    /// Returns the unspent amount, including what requests hold.
     pub(super) fn total(&self) -> i64 {
         match self {
             Self::Wallet(balance, wallet) => balance.total(*wallet),
@@ -77,15 +77,15 @@ impl LeasedBalance {
         }
     }
 
-    /// Returns the amount that a draw has to add for a request of this price, at least 1. A recalled part does not count,
-    /// because it goes back with the draw.
+    /// Returns the amount that a draw has to add for a request of this price, at least 1. A recalled lease does not
+    /// count, because it returns to the pool with the draw.
     pub(super) fn missing_amount(&self, price: i64) -> i64 {
         let available = self.available();
         let usable = if self.is_recalled() { available.min(0) } else { available };
         price.saturating_sub(usable).max(1)
     }
 
-    /// Returns true if the lease may not be spent any more and has to return.
+    /// Returns true if the lease may not be spent any more, and has to return to the pool.
     pub(super) fn is_recalled(&self) -> bool {
         matches!(self, Self::Budget(budget) if budget.is_recalled())
     }

@@ -7,8 +7,8 @@ use penstock_storage::fleet::FleetError;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Time of a heartbeat after which it begins no further draw: the next beat must not be late because many pools are in
-/// need.
+/// Time from the first draw of a heartbeat, after which the heartbeat begins no further draw: the next one must not be
+/// late because many leases run short.
 pub(super) const MAX_DRAW_TIME: Duration = Duration::from_millis(300);
 
 /// Draw for a lease that runs short.

@@ -15,8 +15,8 @@ pub(super) struct PendingReturns {
 }
 
 impl Leases {
-    /// Returns the amounts that return to their pools with the next heartbeat. They stay pending until
-    /// [`Leases::on_returned`].
+    /// Returns the amounts that return to their pools with the next heartbeat, and marks them as sent, so that they can
+    /// no longer be cancelled. They stay pending until [`Leases::on_returned`].
     #[must_use]
     pub fn returning_amounts(&self) -> Vec<PoolAmount> {
         let mut returning = self.returning.lock();
@@ -42,7 +42,7 @@ impl Leases {
         *self.returning.lock() = PendingReturns::default();
     }
 
-    /// Cancels the pending return of a wallet and adds its amount back to the balance. Returns false if there is none,
+    /// Cancels the pending return of a lease and adds its amount back to the balance. Returns false if there is none,
     /// or if it was already sent.
     pub(super) fn cancel_pending_return(&self, balance: &LeasedBalance) -> bool {
         let pool = balance.pool();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Time after a refusal for which the other members are asked to return what they do not need at once.
+/// Time after a refusal for which the other members are asked to return all except the spending of their last second.
 const WANTED_TIME: Duration = Duration::from_secs(3);
 /// Time after a draw that got too little for which other requests do not read the pool.
 pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
@@ -12,10 +12,10 @@ pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
 const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of doublings of `EMPTY_POOL_PAUSE`: to 16 s.
 const MAX_DOUBLINGS: u32 = 4;
-/// Part of the spending rate that a second's spending replaces: 1 / 8.
+/// Shift by which the spending rate is smoothed: the spending of a second replaces 1/8 of the rate.
 const RATE_SHIFT: u32 = 3;
 
-/// Part of a pool that a draw got.
+/// Amount that a draw got from a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DrawnAmount {
     pub(super) amount: i64,
@@ -58,8 +58,8 @@ pub(super) struct LeaseState {
     pub(super) rate: i64,
     /// Result of the last draw if it got too little.
     empty: Option<EmptyPool>,
-    /// Balance of the account or rest of the budget after the last draw that got too little, leases of all members
-    /// included.
+    /// Balance of the account or unspent amount of the budget after the last draw that got too little, leases of all
+    /// members included.
     total: i64,
     /// Time of the last refusal of a request although the other members hold enough for it.
     pub(super) refused_at: Option<Instant>,
@@ -83,7 +83,7 @@ impl LeaseState {
         Self { drawn: amount, ..Self::default() }
     }
 
-    /// Records the part that a draw got which needed `least`.
+    /// Records a draw that needed at least `least` and got `part`.
     pub(super) fn record_draw(&mut self, least: i64, part: DrawnAmount, now: Instant) {
         self.drawn = self.drawn.saturating_add(part.amount);
         self.is_fresh |= part.amount > 0;
@@ -121,19 +121,19 @@ impl LeaseState {
         }
     }
 
-    /// Adds the part that a draw with an unknown outcome got after all.
+    /// Adds the amount that a draw with an unknown outcome got after all.
     pub(super) const fn resolve_draw(&mut self, missing: i64) {
         self.drawn = self.drawn.saturating_add(missing);
         (self.uncertain, self.unchanged) = (false, None);
     }
 
-    /// Excludes what was spent of the lease until now from its spending per second; `balance` is the rest of the lease
-    /// without regard to holds.
+    /// Excludes what was spent of the lease until now from its spending per second; `balance` is the unspent amount of
+    /// the lease, held amounts included.
     pub(super) fn reset_spending_baseline(&mut self, balance: i64) {
         self.spent = self.drawn.saturating_sub(balance);
     }
 
-    /// Records the spending of a second; `balance` is the rest of the lease without regard to holds.
+    /// Records the spending of a second; `balance` is the unspent amount of the lease, held amounts included.
     pub(super) fn observe_second(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
         self.second = spent.saturating_sub(self.spent).max(0);
@@ -198,7 +198,7 @@ pub(super) enum LeaseChange {
     Return(i64),
 }
 
-/// Decides about a lease that another member wants: more than the spending of the last second returns.
+/// Decides about a lease whose pool another member wants: all except the spending of the last second returns.
 pub(super) const fn contended_lease_change(available: i64, second: i64) -> LeaseChange {
     if available > second {
         return LeaseChange::Return(available.saturating_sub(second));
@@ -206,7 +206,8 @@ pub(super) const fn contended_lease_change(available: i64, second: i64) -> Lease
     LeaseChange::Nothing
 }
 
-/// Decides about a lease: it draws below half of the wanted amount, and returns above twice that amount.
+/// Decides about a lease: if less than half of the wanted amount is available, it draws up to that amount; if more than
+/// twice that amount is available, it returns the excess.
 pub(super) const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
     if available < wanted / 2 {
         return LeaseChange::Draw(wanted.saturating_sub(available));

@@ -42,8 +42,8 @@ impl UncertainLease {
 }
 
 impl Ledger {
-    /// Adds amounts whose draw succeeded with an unknown outcome: the excess of a lease in the store over the memory, at
-    /// a time when all charges of it are written. Blocks.
+    /// Adds the amounts that draws with an unknown outcome got after all: the excess of a lease in the store over the
+    /// lease in memory, at a time when all its charges are written. Blocks.
     pub(super) fn resolve_uncertain(
         &self,
         leases: &Leases,

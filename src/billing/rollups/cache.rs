@@ -135,7 +135,8 @@ impl RollupCache {
         Ok(changes)
     }
 
-    /// Forgets the values in the store, so that they are read again for the next attempt.
+    /// Drops the cached values of the rows that the commit changes, so that the next attempt reads them from the store
+    /// again.
     pub fn forget_stored(&mut self) {
         for cell in &self.changed {
             if let Some(cached) = self.cells.get_mut(cell) {
@@ -153,7 +154,8 @@ impl RollupCache {
         }
     }
 
-    /// Records that the changed rollups are in the store, and removes those of earlier hours from memory.
+    /// Records that the changed rollups are in the store. Removes those of earlier hours from memory, or all of them
+    /// above `MAX_CELLS`.
     pub fn mark_written(&mut self) {
         for cell in self.changed.drain(..) {
             let Some(cached) = self.cells.get_mut(&cell) else { continue };

@@ -49,7 +49,8 @@ fn bound_by_tips(
 }
 
 /// Builds the rollups of all days before that of `now` that are missing or may have changed. Returns `None` if there is
-/// nothing to do, if another gateway builds, or if the rollups of hours are incomplete. `id` is a random id of the build.
+/// nothing to do, if another gateway builds or has built in the format of a later version, or if the rollups of hours
+/// are incomplete. `id` identifies the build.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read or written. Then the days that are complete remain so.

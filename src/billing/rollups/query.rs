@@ -113,7 +113,8 @@ impl<'s> DayReader<'s> {
     }
 }
 
-/// Adds up the rollups of the hours of each day, and calls `take` for each day that has some.
+/// Adds up the rollups of the hours of each day, and calls `take` for each day that has some. Without any, calls it
+/// once with an empty day.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.

@@ -5,7 +5,8 @@ use super::super::write_op::WriteOp;
 use super::LedgerWriter;
 
 impl LedgerWriter {
-    /// Adds an operation to the draft, after a commit if it does not fit; returns false if the writer ends.
+    /// Adds an operation to the draft, after a commit if it does not fit; commits outcomes with conditions at once.
+    /// Returns false if the writer ends.
     pub(super) fn add_to_draft(&mut self, op: WriteOp) -> bool {
         let op = match op {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),

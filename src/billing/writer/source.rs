@@ -14,9 +14,9 @@ pub(in super::super) struct JournaledOps {
 }
 
 impl JournaledOps {
-    /// Takes the next operations: all operations of one group, and further operations that are waiting. Returns no
-    /// operations if nothing arrives for `patience`; returns `None` once the journal thread has ended and all
-    /// operations were taken.
+    /// Takes the operations that the journal thread passed on next, and those that wait behind them, up to the size of
+    /// a group. Returns no operations if nothing arrives for `patience`; returns `None` once the journal thread has
+    /// ended and all operations were taken.
     fn collect(&self, patience: Option<Duration>) -> Option<DrainedOps> {
         let first = match patience {
             None => self.ops.recv().ok()?,
