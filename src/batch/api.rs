@@ -139,10 +139,11 @@ impl BatchManager {
         Ok(run_blocking(move || Ok(store.list(&account, after.as_deref(), limit, |_| true)?)).await?)
     }
 
-    /// Cancels a batch. When the call returns, no line of the batch is in flight.
+    /// Cancels a batch. When the call succeeds, no line of the batch is in flight.
     ///
     /// # Errors
-    /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise.
+    /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise, and 503 if it does not end in
+    /// time.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
         let record = self.get(account, id).await?;
         let record = self.request_cancellation(record).await?.ok_or_else(batch_not_found)?;
@@ -158,10 +159,10 @@ impl BatchManager {
     }
 
     /// Requests the end of a batch or a background response, and waits for the end. Returns the last record, which is
-    /// not final if the end takes too long; `None` if the record no longer exists.
+    /// not final if another gateway takes too long or this one is stopping; `None` if the record no longer exists.
     ///
     /// # Errors
-    /// Returns a 503 if the batch does not end in time, or if the store cannot be read.
+    /// Returns a 503 if the batch runs in this process and does not end in time, or if the store cannot be used.
     pub(super) async fn request_cancellation(
         &self,
         record: Arc<BatchRecord>,

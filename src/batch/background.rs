@@ -1,5 +1,5 @@
-//! Background responses: requests of `/v1/responses` that are processed after the client got its first answer. Each is
-//! a batch of one request: it has the record, the claim and the charge of a batch, but its request and answer are
+//! Background responses: requests of `/v1/responses` that are processed after the client got its first response. Each
+//! is a batch of one request: it has the record, the claim and the charge of a batch, but its request and answer are
 //! stored with the stored responses.
 //!
 //! ```text
@@ -86,8 +86,8 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Returns the claim with which this member of a fleet creates a response, and the operations that write the claim.
-    /// The gateway that has the document on its disk runs the response.
+    /// Returns the claim with which this member of a fleet creates a response, and the operations that write the claim;
+    /// nothing without a fleet. The gateway that has the document on its disk runs the response.
     fn claim_of_creator(&self, id: &str) -> (Option<BatchClaim>, Transaction) {
         if !self.fleet.is_shared() {
             return (None, Transaction::new());
@@ -114,13 +114,13 @@ impl BatchManager {
         Ok(self.find_record(id).await?.filter(is_unfinished))
     }
 
-    /// Returns the changes of a response that this process runs.
+    /// Returns the receiver of the changes of a response; `None` if this process does not run it.
     pub fn watch_response(&self, id: &str) -> Option<ResponseWatcher> {
         self.running.lock().get(id).map(|running| running.published.clone())
     }
 
-    /// Cancels a background response of this key, unless it has ended. When the call returns, no provider is called for
-    /// the response.
+    /// Cancels a background response of this key, unless it has ended. When the call succeeds, no provider is called
+    /// for the response any more.
     ///
     /// # Errors
     /// Returns a 503 if the response did not end in time, or if the store cannot be read.

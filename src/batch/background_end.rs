@@ -121,7 +121,8 @@ impl ResponseRun {
         end
     }
 
-    /// Releases the response, so that another gateway of the fleet or the next process starts it again.
+    /// Releases the response, so that another gateway of the fleet or the next process starts it again. The start in
+    /// this process then does not count.
     pub(super) async fn release(&mut self) {
         if self.phase == BackgroundRunPhase::Started
             && let Some(background) = &mut self.record.background

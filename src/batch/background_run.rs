@@ -78,7 +78,7 @@ pub(super) struct ResponseRun {
     attempts: u32,
 }
 
-/// Runs a response until it has ended or the gateway stops.
+/// Runs a response until it has ended, its claim is lost or the gateway stops.
 pub(super) async fn run_response(
     context: Arc<BatchContext>,
     start: RunnableBatch,

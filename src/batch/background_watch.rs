@@ -96,7 +96,8 @@ impl ResponseWatch {
         }
     }
 
-    /// Checks the time limit and the key. While the key is suspended, the response waits.
+    /// Checks the time limit and the key; returns the failure with which the response ends. While the key is suspended,
+    /// the response waits.
     fn check(&self) -> Option<ResponseFailure<'static>> {
         let now = self.app.clock.unix_seconds();
         if now >= self.expires {

@@ -11,7 +11,8 @@ const DEFAULT_LINE_SECONDS: f64 = 5.0;
 /// Shortest assumed duration of a batch, in seconds.
 const MIN_BATCH_SECONDS: u64 = 600;
 
-/// Returns the best start time of the batch; `None` if it should start now or no forecast is known.
+/// Returns the best start time of a batch with `lines` lines; `None` if it should start now, or if no forecast or no
+/// such model is known.
 pub fn plan_batch_start(
     live: &ConfigSnapshot,
     record: &BatchRecord,

@@ -61,7 +61,7 @@ async fn wait_for_commit(ledger: Arc<Ledger>, pending: PendingCommit) -> BatchCo
 }
 
 impl BatchRunner {
-    /// Records outcomes and rows as [`record`] does. Sends the end of the commit as an event.
+    /// Records outcomes and rows like the function [`commit_outcomes`]. Sends the end of the commit as an event.
     ///
     /// # Errors
     /// Returns the data if it exceeds one commit.
@@ -103,8 +103,7 @@ impl BatchRunner {
     /// Releases the claim of a batch that stops before its end, so that another gateway continues it at once.
     pub(super) async fn release_claim(&self) {
         let Some(HeldClaim { claim, .. }) = self.claim else { return };
-        // After a failed commit its outcome is unknown, and a write may still be in progress; then the claim is not
-        // released.
+        // The claim is not released after a failed commit, whose outcome is unknown, nor while a write is in progress.
         if !self.lifecycle.state.is_final() && !self.disk.writing && !self.shutdown.is_finished() {
             self.app.batches.release_claim(&self.record.id, claim).await;
         }

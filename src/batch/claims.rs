@@ -279,7 +279,8 @@ impl BatchManager {
         }
     }
 
-    /// Claims the batches that belong to this member, at the start of the process.
+    /// Claims the batches that belong to this member, and runs them. Called at the start of the process, and when its
+    /// batches are resumed.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.

@@ -222,8 +222,8 @@ impl BatchRunner {
         }
     }
 
-    /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
-    /// and the batch ends without its metadata.
+    /// Commits a record that exceeds the size of a commit without its model and metadata, which should not happen. All
+    /// charges are written, and the batch ends.
     fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
         tracing::error!(name: "batch_too_large", batch = self.record.id);
         self.record.model = None;
@@ -242,7 +242,8 @@ impl BatchRunner {
         self.events.send(BatchEvent::Committed(BatchCommitOutcome::Failed)).ok();
     }
 
-    /// Queues a group again after a disk error; no new line starts until the group is written.
+    /// Queues a group again after a disk error; no new line starts until the group is written. If the output file is
+    /// missing or damaged, drops all results instead and ends the batch.
     fn requeue_group(&mut self, group: ResultGroup, error: &io::Error) {
         self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);

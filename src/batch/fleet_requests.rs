@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl BatchManager {
-    /// Stores a batch, which the gateway that its hash selects will run.
+    /// Stores a batch. The gateway that the hash of its id selects runs it.
     ///
     /// # Errors
     /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
@@ -43,7 +43,8 @@ impl BatchManager {
         }
     }
 
-    /// Asks the gateway that runs a batch to end it, and waits for the end; returns the last record.
+    /// Asks the gateway that runs a batch to end it, and waits for the end, for at most `END_TIMEOUT`. Returns the last
+    /// record, which is not final if the end takes longer; `None` if it no longer exists.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used.

@@ -54,7 +54,7 @@ impl LineBody {
     }
 }
 
-/// Lock for reading a large line: one batch reads one at a time.
+/// Lock that is held while a large line is read: all batches together read one at a time.
 pub type LargeLineLock = Arc<Mutex<()>>;
 
 /// Input file that is being read.
@@ -73,7 +73,7 @@ pub struct BatchInput {
 }
 
 impl BatchInput {
-    /// Returns the input from the position of the reader.
+    /// Creates an input that begins at the position of the reader.
     pub const fn new(reader: LineReader, large_lock: LargeLineLock) -> Self {
         Self {
             reader,

@@ -21,7 +21,7 @@ pub(super) struct LargeLineMemory {
 
 #[derive(Default)]
 struct MemoryPool {
-    /// Limit in bytes, from the current configuration.
+    /// Maximum of `used` in bytes (`batches.memory`), updated at each acquisition.
     limit: usize,
     used: usize,
     waiting: FairQueue<(usize, oneshot::Sender<LargeLinePermit>)>,
@@ -91,7 +91,7 @@ impl LargeLineMemory {
         self.read_lock.clone()
     }
 
-    /// Acquires memory for a line of `bytes`, of at most `most` for all large lines; waits until enough is free.
+    /// Acquires memory for a line of `bytes`; waits until enough is free of the `most` bytes for all large lines.
     async fn acquire(&self, account: &Arc<str>, bytes: usize, most: usize) -> Option<LargeLinePermit> {
         let (hand, permit) = oneshot::channel();
         let number = {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const YIELD_PAUSE: Duration = Duration::from_millis(100);
 
 impl BatchRunner {
-    /// Starts as many lines as there are run permits.
+    /// Starts as many lines as run permits, memory and the balance of the account allow.
     pub(super) fn start_lines(&mut self) {
         let now = self.app.clock.unix_seconds();
         let due = self.lifecycle.state == LifecycleState::InProgress

@@ -21,7 +21,7 @@ pub(super) struct MemoryBudget {
     pub(super) group_bytes: usize,
 }
 
-/// Smallest and largest read.
+/// Smallest and largest value of `prefetch`.
 const MIN_READ: usize = 16 << 10;
 const MAX_READ: usize = 1 << 20;
 /// Size of a result without its text.

@@ -252,8 +252,8 @@ impl BatchManager {
         stopped
     }
 
-    /// Returns the number of batches that use lines and files in memory: all except those that wait for their scheduled
-    /// hour or for a suspended key.
+    /// Returns the number of batches that have lines in memory and open files: all except background responses, and
+    /// batches that wait for their scheduled hour or for a suspended key.
     #[must_use]
     pub fn active_batch_count(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()
@@ -263,15 +263,16 @@ impl BatchManager {
         self.stop.subscribe()
     }
 
-    /// Runs a line on the batch threads.
+    /// Runs a line on the batch threads. After these have ended, the line is dropped.
     fn spawn_line<F: Future<Output = ()> + Send + 'static>(&self, line: F) {
         if let Some(threads) = &*self.threads.lock() {
             threads.spawn_pinned(line);
         }
     }
 
-    /// Registers a running batch; returns `None` if its account already has `most` batches, or `most` background
-    /// responses if it is one. A background response gets no share of the memory for lines.
+    /// Registers a running batch; returns `None` if it is registered already, or if its account already has `most`
+    /// batches, or `most` background responses if it is one. A background response gets no share of the memory for
+    /// lines.
     fn register(
         &self,
         record: &BatchRecord,

@@ -61,7 +61,8 @@ pub(super) fn open_batch(
 /// Opens the output file and reads the bitmap of a batch in progress.
 ///
 /// # Errors
-/// Returns `UnexpectedEof` if the results are damaged. All other errors may be temporary.
+/// Returns `UnexpectedEof` if the results are damaged, and `InvalidData` if a row of the store is. All other errors may
+/// be temporary.
 pub(super) fn open_results(
     context: &BatchContext,
     record: &BatchRecord,

@@ -125,8 +125,8 @@ pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     steps.iter().flat_map(rows_of_transaction).collect()
 }
 
-/// Returns the rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes
-/// it.
+/// Returns the rows that a transaction writes. Its preconditions are left out, because the file is new, or no other
+/// gateway changes it.
 pub(super) fn rows_of_transaction(transaction: &Transaction) -> Vec<RowWrite> {
     let operations = transaction.operations().iter();
     let rows = operations.filter_map(|operation| match &operation.op {

@@ -93,7 +93,7 @@ pub(super) struct BatchRunner {
     pub(super) events: mpsc::UnboundedSender<BatchEvent>,
 }
 
-/// Runs a batch until it has ended or the gateway stops.
+/// Runs a batch until it has ended, its claim is lost or the gateway stops.
 pub(super) async fn run_batch(
     context: Arc<BatchContext>,
     start: RunnableBatch,

@@ -52,7 +52,7 @@ impl FairScheduler {
         SchedulerEntry { scheduler: self.clone(), account: account.into(), waiter: Arc::default() }
     }
 
-    /// Returns the number of lines in flight.
+    /// Returns the number of lines in flight, and of granted permits that are not used yet.
     pub fn in_flight(&self) -> usize {
         self.0.lock().taken
     }
@@ -90,7 +90,8 @@ impl SchedulerState {
 
 impl SchedulerEntry {
     /// Returns a permit if this batch is the next to be served; otherwise queues the batch. `most` is the maximum
-    /// number of permits in use in the gateway. `idle` says that the batch has no lines in flight.
+    /// number of permits in use in the gateway. A batch that is `idle`, which has no lines in flight, gets a permit
+    /// beyond this maximum.
     pub fn try_acquire(&self, most: usize, idle: bool) -> Option<RunPermit> {
         let mut inner = self.scheduler.0.lock();
         inner.limit = most;

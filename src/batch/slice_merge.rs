@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 /// Maximum number of segments of one commit, which contains four rows for each.
 const MAX_SEGMENTS: usize = 10;
-/// Number of attempts to read a segment that is missing or damaged. A file server may show a new file late.
+/// Maximum number of reads in a row that may find a segment missing or damaged. A file server may show a new file late.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// State of a batch in slices.

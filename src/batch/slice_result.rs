@@ -43,7 +43,7 @@ impl StoredSliceResult {
 /// Writes and syncs the results of a group; `None` if there are none.
 ///
 /// # Errors
-/// Returns any I/O error. Then nothing of the file remains, at least none with a record.
+/// Returns any I/O error. Contents that remain then have no record, and are deleted as leftovers.
 pub(super) fn write_segment(
     files: &FileManager,
     slice: &BatchSlice,

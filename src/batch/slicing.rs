@@ -10,7 +10,7 @@ use penstock_storage::batches::{BatchRecord, BatchSlice, MAX_SLICES, slicing_row
 use std::io::{Error, ErrorKind, Result};
 
 impl BatchRunner {
-    /// Divides the batch if it should run in slices. Returns true if no line may start meanwhile.
+    /// Divides the batch if it should run in slices. Returns true while it is divided, so that no line starts.
     pub(super) fn divide_into_slices(&mut self) -> bool {
         if self.slicing == SlicingState::Dividing {
             return true;

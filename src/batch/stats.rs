@@ -6,7 +6,7 @@ use crate::telemetry::batches::BatchTotals;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
 impl BatchManager {
-    /// Computes the statistics.
+    /// Computes the statistics of the batches of this process at `now`, in Unix seconds.
     #[must_use]
     pub fn stats(&self, now: u64) -> BatchTotals {
         let mut totals =
