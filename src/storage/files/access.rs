@@ -17,7 +17,7 @@ impl FileManager {
     /// Deletes the contents of a file.
     ///
     /// # Errors
-    /// Returns any I/O error; contents that are not deleted then are leftovers.
+    /// Returns any I/O error; contents that remain then are leftovers.
     pub(super) fn delete_contents(&self, record: &FileRecord) -> std::io::Result<()> {
         match std::fs::remove_file(self.path(&record.id)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -81,7 +81,7 @@ impl FileManager {
     /// Reads bytes of a file as long as the file exists: a deletion of the file ends its open downloads.
     ///
     /// # Errors
-    /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.
+    /// Returns `NotFound` as a disk error if the file was deleted, and an error if bytes are damaged or the disk fails.
     pub async fn read(
         &self,
         open: &Arc<(FileRecord, FileContents)>,
@@ -99,7 +99,7 @@ impl FileManager {
         .await
     }
 
-    /// Creates and syncs an empty file for results. The caller commits its record
+    /// Creates and syncs an empty file for results; creates nothing in a bucket. The caller commits its record
     /// ([`FileStore::insert_operations`](penstock_storage::files::FileStore::insert_operations)); a file without a
     /// record is deleted at the next start.
     ///

@@ -47,10 +47,12 @@ impl BlockChecksums {
         self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
     }
 
-    /// Computes the checksums of a growing file, which has no table yet, from its first `bytes`.
+    /// Computes the checksums of a growing file, which has no table yet, from its first `bytes`. Passes these bytes to
+    /// `read`.
     ///
     /// # Errors
-    /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
+    /// Returns `InvalidData` if the file is shorter, or if the table does not have the checksum `sum`; and any I/O
+    /// error.
     pub fn compute(
         file: &dyn RandomAccessObject,
         bytes: u64,
@@ -92,10 +94,11 @@ impl BlockChecksums {
     }
 }
 
-/// Reads the table of checksums of a file. The file must have this length, and its table this checksum.
+/// Reads the table of checksums of a file with contents of `bytes` bytes, whose table has the checksum `sum`.
 ///
 /// # Errors
-/// Returns `InvalidData` if the length or the checksum differs.
+/// Returns `InvalidData` if the length of the file, the checksum of the table or the start of the footer differs; and
+/// any I/O error.
 pub fn read_table(file: &dyn RandomAccessObject, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];

@@ -57,14 +57,16 @@ impl SweepOutcome {
 }
 
 impl FileBucket {
-    /// Returns true if a sweep is due; called every minute, so that outages of the store are noticed.
+    /// Returns true if a sweep is due, and then counts the sweep as made. Called every minute, so that outages of the
+    /// store are noticed.
     pub fn is_sweep_due(&self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
         self.schedule.lock().is_due(now, interval, is_store_ready)
     }
 
-    /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still be
-    /// written. The age is by the clock of the store. An object that cannot be deleted, and one whose record is damaged,
-    /// do not end the sweep.
+    /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still
+    /// be written. The age of an object is by the clock of the store; that of an incomplete upload counts from the time
+    /// at which this process saw it first. An object that cannot be deleted, and one whose record is damaged, do not
+    /// end the sweep.
     pub fn sweep(&self, records: &FileStore, age: Duration) -> SweepOutcome {
         let mut outcome = SweepOutcome::default();
         self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object), &mut outcome);

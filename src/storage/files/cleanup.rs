@@ -70,7 +70,8 @@ impl FileManager {
         }
     }
 
-    /// Deletes expired files that no running batch uses. Returns their number.
+    /// Deletes expired files that no running batch uses; of the files with an expiry of their own, at most 500 in one
+    /// call. Returns their number.
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.

@@ -89,7 +89,7 @@ impl FileContents {
 /// Line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLine {
-    /// Line number, from 1.
+    /// Number of the line, from 1, if the reader started at the beginning of the file.
     pub number: u64,
     /// Offset of the first byte.
     pub offset: u64,

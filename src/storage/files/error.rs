@@ -62,7 +62,7 @@ impl FileError {
     }
 }
 
-/// Returns the error of the client while the store cannot write.
+/// Returns the error of the client while the store cannot be read or written.
 pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)

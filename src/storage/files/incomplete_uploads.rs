@@ -41,8 +41,9 @@ impl SeenUploads {
 }
 
 impl FileBucket {
-    /// Ends the incomplete uploads that this process saw first at least `age` ago, so that none is of a running process.
-    /// A store that does not list uploads needs a rule of its own. Returns the number of ended uploads.
+    /// Ends the incomplete uploads that this process saw first at least `age` ago, so that none is of a running
+    /// process. A store that does not allow to list uploads needs a lifecycle rule instead. Returns the number of ended
+    /// uploads.
     ///
     /// # Errors
     /// Returns the first error of the bucket; the next call continues.

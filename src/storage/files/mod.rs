@@ -65,17 +65,18 @@ const UPLOAD_FOLDER: &str = "aside";
 /// Parts of the program that use files, such as batches.
 #[async_trait]
 pub trait FileConsumers: Send + Sync {
-    /// Returns true if a user that still runs reads or writes this file, which protects the file from expiry.
+    /// Returns true if a consumer that still runs reads or writes this file, or if that is unknown. This protects the
+    /// file from expiry.
     fn is_in_use(&self, id: &str) -> bool;
 
-    /// Ends all users of a file that the client wants to delete.
+    /// Ends all consumers of a file that the client wants to delete.
     ///
     /// # Errors
     /// Returns a refusal if the file cannot be deleted now.
     async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError>;
 
-    /// Requests the end of users of a deleted file that other gateways of a fleet added during the deletion. Does not
-    /// wait for the end.
+    /// Requests the end of consumers of a deleted file that other gateways of a fleet added during the deletion. Does
+    /// not wait for the end.
     async fn end_late_consumers(&self, _id: &str) {}
 }
 
@@ -88,7 +89,7 @@ pub struct FileOwner<'a> {
     pub account: &'a str,
 }
 
-/// Removes the contents of a file, by its id, from all archives of a folder.
+/// Function that removes the contents of a file, by its id, from all archives of a folder.
 pub type PurgeArchives = fn(&Path, &str);
 
 /// All files of the gateway.
@@ -168,7 +169,7 @@ impl FileManager {
         })
     }
 
-    /// Sets the users of files; only the first call has an effect.
+    /// Sets the consumers of files; only the first call has an effect.
     pub fn set_consumers(&self, runs: Arc<dyn FileConsumers>) {
         self.users.set(runs).ok();
     }
@@ -184,7 +185,7 @@ impl FileManager {
         &self.store
     }
 
-    /// Returns the path of the contents of a file.
+    /// Returns the path of the contents of a file in the folder.
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
         // Records only contain IDs that the gateway generated. Any other ID must not lead to a path outside of the
@@ -240,7 +241,8 @@ impl FileManager {
     /// Stores an uploaded file.
     ///
     /// # Errors
-    /// Returns an error if lines are invalid or the disk or the store fails. Nothing of the file remains then.
+    /// Returns an error if lines are invalid, or the disk or the store fails. If the store fails, the file may exist
+    /// nevertheless; contents without a record are deleted later as leftovers.
     pub fn store_upload(
         &self,
         incoming: FileUpload,
@@ -293,10 +295,11 @@ impl FileManager {
         Vec::new()
     }
 
-    /// Deletes a file, after its users have ended. When the call returns, the file is no longer readable.
+    /// Deletes a file, after its consumers have ended. When the call succeeds, the file is no longer readable.
     ///
     /// # Errors
-    /// Returns 404 if this key has no such file, and 409 while a batch writes to it.
+    /// Returns 404 if this key has no such file, 409 while a batch writes to it, and 503 if a consumer does not end in
+    /// time or the store cannot be used.
     pub async fn delete(self: &Arc<Self>, key: &str, id: &str, at: ExpiryCheck) -> Result<(), ApiError> {
         let record = self.get(key, id, at).await?;
         if record.status == FileStatus::Uploaded {

@@ -1,5 +1,5 @@
 //! Disk quota of files: a limit for all files, a limit for the files of each key, and disk space that must stay free.
-//! The usage is counted in memory; an upload that fails releases its reservation.
+//! The usage is counted in memory, and in a fleet also in the store; an upload that fails releases its reservation.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -17,7 +17,7 @@ pub struct UploadLimits {
     pub max_key_bytes: u64,
     /// Bytes of the disk that must stay free.
     pub min_free_bytes: u64,
-    /// Bytes of one line of an uploaded file.
+    /// Maximum length of one line of an uploaded file, in bytes.
     pub max_line_bytes: usize,
 }
 

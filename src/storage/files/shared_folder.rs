@@ -20,7 +20,7 @@ const FOLDER_ID_WAIT: Duration = Duration::from_secs(35);
 /// Number of bytes that a copy of a file reads at once.
 const COPY_SIZE: usize = 1 << 20;
 
-/// State of the files of a fleet.
+/// State of the sweeps of a fleet's folder.
 #[derive(Debug, Default)]
 pub(super) struct SharedFolder {
     /// Contents without a record that the last sweep found. The next sweep deletes them if they still have no record.
@@ -75,7 +75,8 @@ impl FileManager {
     /// the old one.
     ///
     /// # Errors
-    /// Returns `InvalidData` if results are damaged, and any I/O error. Then nothing of the copy remains.
+    /// Returns `InvalidData` if results are damaged, and any I/O error. Contents of the copy that remain then are
+    /// leftovers.
     pub fn copy_output(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
         let results = self.open_contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
@@ -97,7 +98,7 @@ impl FileManager {
         Ok(output.updated_record(fresh))
     }
 
-    /// Returns the total bytes of all files; blocks.
+    /// Returns the total bytes of all files; 0 if the database of a fleet does not answer. Blocks.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         match &self.shared {

@@ -76,7 +76,7 @@ impl FileUpload {
         })
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes. An invalid line is reported when the upload is stored, with all others.
     ///
     /// # Errors
     /// Returns an error if there is no space, a line is too long, or the disk fails.

@@ -1,7 +1,7 @@
 //! Cache of generated images, each at an unguessable URL for a limited time. Images that are not fetched in this time
-//! are deleted. When the cache is full, the oldest image of the account with the most bytes is evicted first, so that
-//! an account with many images only reduces the lifetime of its own images. A gateway of a fleet also writes its images
-//! where the other gateways can read them.
+//! are deleted. When the cache is full, the oldest image of the account with the most bytes, or at the maximum number
+//! of images with the most images, is evicted first, so that an account with many images only reduces the lifetime of
+//! its own images. A gateway of a fleet also writes its images where the other gateways can read them.
 
 use super::names::ImageNames;
 use super::shared::SharedImages;
@@ -102,7 +102,7 @@ impl ImageCache {
         self.shared.as_ref()
     }
 
-    /// Adds an image, and evicts other images if all together exceed `most` bytes.
+    /// Adds an image, and evicts other images if all together exceed `most` bytes, or if there are 512 images.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -135,7 +135,7 @@ impl ImageCache {
         Ok(CacheInsertion { name, evicted })
     }
 
-    /// Returns the image at this URL, unless it has expired.
+    /// Returns the image with this name, unless it has expired.
     #[must_use]
     pub fn get(&self, name: &str, now: Duration) -> Option<CachedImage> {
         self.inner.lock().get(name, now).or_else(|| self.loaded.lock().get(name, now))

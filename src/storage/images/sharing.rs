@@ -38,7 +38,8 @@ impl ImageCache {
         }
     }
 
-    /// Waits until an image of another gateway may be loaded; `None` if no gateway of this fleet has made the name.
+    /// Waits until an image of another gateway may be loaded; `None` without a fleet, or if no gateway of the fleet has
+    /// made the name.
     pub async fn acquire_load_permit(&self, name: &str) -> Option<SemaphorePermit<'_>> {
         if self.shared.is_none() || !self.names.is_valid(name) {
             return None;

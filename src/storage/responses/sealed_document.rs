@@ -2,7 +2,7 @@
 //! format of a file is:
 //!
 //! ```text
-//! "PSR1" | creation time, 8 bytes, big-endian | nonce, 12 bytes | ciphertext | tag, 16 bytes
+//! "PSR1" | start of the retention, Unix seconds, 8 bytes, big-endian | nonce, 12 bytes | ciphertext | tag, 16 bytes
 //! ```
 //!
 //! The associated data are the first two fields, the API key and the id. So a file is rejected if it was copied over
@@ -66,7 +66,7 @@ impl DocumentCipher {
         Ok(sealed)
     }
 
-    /// Decrypts a file; returns the creation time and the document.
+    /// Decrypts a file; returns the start of its retention, Unix seconds, and the document.
     pub(super) fn decrypt(&self, key: &str, id: &str, mut sealed: Vec<u8>) -> Result<(u64, Vec<u8>)> {
         let head_bytes = MAGIC.len() + TIME_BYTES;
         let (head, rest) = sealed.split_at_mut_checked(head_bytes).ok_or_else(failed)?;

@@ -7,7 +7,7 @@ use penstock_object_storage::BucketError;
 use std::io::{Error, Result};
 use std::time::SystemTime;
 
-/// Part of a sweep in the sweeps of a fleet.
+/// Role of a gateway in the sweep of a fleet's stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepRole {
     /// The gateway removes responses.
@@ -23,9 +23,10 @@ fn is_unreachable(error: &Error) -> bool {
 
 impl ResponseStore {
     /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
-    /// remaining responses again. Returns the number of expired responses that were removed.
+    /// remaining responses again. A [`SweepRole::Counter`] removes only expired responses of its own from before it
+    /// joined the fleet. Returns the number of expired responses that were removed.
     ///
-    /// A response that cannot be removed does not end the sweep.
+    /// A response that cannot be removed does not end the sweep, unless the bucket cannot be reached.
     ///
     /// # Errors
     /// Returns the first I/O error.
@@ -76,8 +77,9 @@ impl ResponseStore {
 
     /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most bytes
     /// beyond the limit of all keys; at most `most` responses. A tenth of the limit is freed at once, because the files
-    /// have to be listed each time. The response `newest` of the key, and responses that have not ended, are not removed.
-    /// If another call is evicting, this call does nothing.
+    /// have to be listed each time. The response `newest` of the key is not removed, nor are responses that have not
+    /// ended, except in a bucket, where these cannot be told apart. If another call is evicting, this call does
+    /// nothing.
     pub(super) fn evict(
         &self,
         key: &str,
