@@ -38,8 +38,8 @@ pub fn export_archive(
     Ok(BackupReport { repaired_replica_parts: repaired, ..report })
 }
 
-/// Exports all data while the gateway runs. Contents that the earlier archive `last` also has are hard-linked, not
-/// copied; contents in a bucket are left out.
+/// Exports all data while the gateway runs. Contents of complete files are hard-linked where possible: to the file
+/// itself, or on another disk to the earlier archive `last`. Contents in a bucket are left out.
 ///
 /// # Errors
 /// The same as those of [`export_archive`].
@@ -168,7 +168,8 @@ impl ArchiveWriter<'_, '_> {
         }
     }
 
-    /// Hard-links contents that no longer change, or copies them if they are on another disk.
+    /// Hard-links contents that no longer change, to the file itself or to the earlier archive; copies them if neither
+    /// is on the same disk.
     fn link_or_copy(&mut self, from: &Path, last: Option<PathBuf>, to: &Path) -> std::io::Result<FileDigest> {
         let size = fs::metadata(from)?.len();
         let linked = fs::hard_link(from, to).or_else(|error| match last {

@@ -44,7 +44,7 @@ pub struct DataPaths {
 pub struct BackupReport {
     /// Number of store rows that were exported or imported.
     pub rows: u64,
-    /// Number of plain files: file contents and ledger months.
+    /// Number of plain files: file contents, ledger months and the pepper.
     pub files: u64,
     /// Total size of the plain files, in bytes.
     pub bytes: u64,
@@ -96,7 +96,7 @@ impl DataPaths {
         StoredContents::open(self.files.clone(), self.bucket.as_ref(), FileStore::new(store.clone()))
     }
 
-    /// Returns the same paths below another folder, with the file contents in it; the bucket remains.
+    /// Returns the paths below another folder, with the file contents in it; the bucket is the same.
     fn relocated(&self, to: &Path) -> Self {
         let storage = StorageSettings { path: to.to_owned(), ..self.storage.clone() };
         Self { storage, files: to.join(file_copy::FILES_FOLDER), bucket: self.bucket.clone() }

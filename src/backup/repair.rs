@@ -17,9 +17,10 @@ use std::sync::Arc;
 /// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairReport {
-    /// Number of rows that were copied and lost.
+    /// Numbers of rows that were copied and that were lost.
     pub rows: RepairOutcome,
-    /// Number of ledger entries that were rebuilt from the replica files.
+    /// Number of ledger entries that were rebuilt from the replica files; `None` if the store's ledger was intact or
+    /// the rebuild failed.
     pub rebuilt: Option<u64>,
     /// Reason why the ledger is incomplete, if it is.
     pub ledger_error: Option<String>,
@@ -27,7 +28,8 @@ pub struct RepairReport {
     pub verification: VerifyReport,
 }
 
-/// Copies the readable data of a damaged store to the folder `to`, which must be empty or absent.
+/// Copies the readable data of a damaged store to the folder `to`, which must be empty or absent, rebuilds the ledger
+/// there if it is not intact, and verifies the result.
 ///
 /// # Errors
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.

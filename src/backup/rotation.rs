@@ -1,6 +1,6 @@
 //! Scheduled archives of a running gateway. An archive is written to a temporary folder, which gets its final name when
 //! the archive is completely on the disk, so that every named archive is complete. Then the oldest archives are
-//! deleted. Contents that the previous archive also has are hard-linked. All calls block.
+//! deleted. Contents of complete files are hard-linked where possible. All calls block.
 
 use super::throttle::{Throttle, ThrottleLimits};
 use super::{BackupReport, DataPaths, export, file_copy, manifest};
@@ -31,12 +31,12 @@ pub struct ExportJob<'a> {
     pub min_free_bytes: u64,
     /// Time of the archive, in Unix seconds.
     pub now: u64,
-    /// Returns true if the gateway is stopping.
+    /// Function that returns true if the gateway is stopping.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl ExportJob<'_> {
-    /// Writes an archive and deletes the oldest.
+    /// Writes an archive, and deletes the oldest beyond `max_archives`.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the export fails; the incomplete archive is deleted.

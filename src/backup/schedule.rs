@@ -58,7 +58,8 @@ impl BackupSchedule {
         failed > 0 && failed >= self.last.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a backup is due.
+    /// Returns true if a backup is due: `every` has passed since the last one, and ten minutes, or `every` if it is
+    /// shorter, since the last failure.
     pub fn is_due(&self, now: u64, every: Duration) -> bool {
         let rest = every.min(AGAIN).as_secs();
         now >= self.since.load(Ordering::Relaxed).saturating_add(every.as_secs().max(1))

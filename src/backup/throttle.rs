@@ -30,7 +30,7 @@ pub struct ThrottleLimits<'a> {
     pub min_free_bytes: u64,
     /// Folder on the disk that is checked for free space.
     pub folder: PathBuf,
-    /// Returns true if the work must stop.
+    /// Function that returns true if the work must stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Throttle<'a> {
         Self { limits: Some(bounds), ..Self::unlimited() }
     }
 
-    /// Counts bytes that were read or written, and sleeps if the rate was exceeded.
+    /// Counts bytes that were read or written, and sleeps for at most 20 ms if the rate was exceeded.
     ///
     /// # Errors
     /// Returns `Interrupted` if the work must stop, and `StorageFull` if too little disk space would remain.

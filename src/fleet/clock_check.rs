@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Difference between the clocks of two members, in seconds, above which it is logged.
 const MAX_DIFFERENCE: u64 = 60;
-/// Time between two exchanges, in seconds, after which reports may be old: the database was away, and a member may not
-/// have reported again since.
+/// Time between two reads of the reports, in seconds, after which reports may be old: the database was away, and a
+/// member may not have reported again since.
 const MAX_REPORT_AGE: u64 = 10;
 
 /// Times of the last reports, and the members whose clocks differ too much from this one's.
@@ -14,7 +14,7 @@ pub struct ClockCheck {
     differing: BTreeSet<u32>,
     /// Time of the last report of each member.
     reported: BTreeMap<u32, u64>,
-    /// Time of the last exchange.
+    /// Time of the last read of the reports.
     exchanged_at: u64,
 }
 

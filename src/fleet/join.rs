@@ -52,8 +52,8 @@ impl IdentityFile {
         Ok(Self { file, previous: PreviousStrand::parse(&text) })
     }
 
-    /// Writes the number and the possible names of this process's membership. Without them, the next process of the
-    /// folder joins as a new member, and the other members evict this one.
+    /// Writes the number and the possible names of this process's membership. Without them, the next process that uses
+    /// the folder joins as a new member, and the other members evict this one.
     pub(super) fn write_membership(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
         let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");

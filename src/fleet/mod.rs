@@ -7,7 +7,7 @@
 //! - after `fleet.lease` without a beat it is evicted: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves from its leases until then.
 //!
-//! When a process of a folder has ended, the next process of the folder continues its membership. So its leases and its
+//! When a process has ended, the next process that uses its folder continues its membership. So its leases and its
 //! ledger chain are available at once.
 
 mod clock_check;
@@ -44,7 +44,7 @@ struct SharedMember {
     id: u32,
     name: String,
     settings: FleetSettings,
-    /// Folder of the journal of this folder's processes.
+    /// Folder of the journal of the processes that use the storage folder, one after the other.
     journal: std::path::PathBuf,
     strand: Mutex<Incarnation>,
     live: Mutex<Arc<[u32]>>,
@@ -279,7 +279,7 @@ impl FleetMember {
         member.record_eviction(member.fleet.draw_from_pool(member.strand(), request))
     }
 
-    /// Draws a part of a budget for this member. Grants everything without a fleet. Blocks.
+    /// Draws an amount from a budget for this member. Without a fleet, grants the wanted amount. Blocks.
     ///
     /// # Errors
     /// Same as [`FleetMember::write_heartbeat`].
@@ -291,7 +291,7 @@ impl FleetMember {
         member.record_eviction(member.fleet.draw_from_budget(member.strand(), request))
     }
 
-    /// Returns for each budget, in the same order, true if the parts of all members exceed what is not spent of it at
+    /// Returns for each budget, in the same order, true if the leases of all members exceed what is unspent of it at
     /// `at` (Unix seconds). Blocks.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ impl FleetMember {
         member.fleet.parts(member.strand()).map_err(store_error)
     }
 
-    /// Ends the membership properly: the leases return to their pools at once. Blocks.
+    /// Ends the membership, so that the leases return to their pools at once. Blocks.
     pub fn leave_fleet(&self) {
         let Some(member) = &self.0 else { return };
         let Incarnation { id, beat } = *member.strand.lock();

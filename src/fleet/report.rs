@@ -12,9 +12,9 @@ const MAX_REPORTED_KEYS: usize = 16_000;
 /// Keys of one row: one key has at most 320 bytes as JSON.
 const KEYS_PER_ROW: usize = 200;
 
-/// Maximum number of wanted pools of one report.
+/// Maximum number of wanted pools in one report.
 const MAX_WANTED_POOLS: usize = 64;
-/// Maximum number of keys and accounts with a refused request of one report.
+/// Maximum number of keys and accounts in one report with their largest refused request.
 const MAX_LARGEST_REFUSED: usize = 128;
 
 /// Report of a fleet member to the others: its version, configuration, and use of shared limits.
@@ -33,7 +33,7 @@ pub struct MemberReport {
     pub sections: BTreeMap<String, String>,
     /// Names of the pools from which requests were refused although the other members hold enough.
     pub wanted_pools: Vec<String>,
-    /// True if the member leases budgets: its parts include what its requests reserve.
+    /// True if the member leases budgets: its leases include what its requests reserve.
     pub leases_budgets: bool,
     /// True if the member runs slices of batches.
     pub runs_slices: bool,
@@ -98,7 +98,7 @@ struct Header {
     leases_budgets: bool,
     #[serde(default)]
     runs_slices: bool,
-    /// Most tokens of a refused request, by key or account.
+    /// Tokens of the largest refused request, by key or account.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     largest_refused: BTreeMap<String, u64>,
     rows: usize,

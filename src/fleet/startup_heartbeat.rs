@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl FleetMember {
-    /// Starts a thread that sends heartbeats without a report until the first
-    /// [`FleetMember::write_heartbeat`]. Does nothing alone.
+    /// Starts a thread that sends heartbeats without a report until the first [`FleetMember::write_heartbeat`]. Does
+    /// nothing without a fleet.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
