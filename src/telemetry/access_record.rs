@@ -102,7 +102,8 @@ pub struct AccessRecord {
     pub provider: Option<Box<str>>,
     /// Time from the request head to the first content token sent.
     pub first_token: Option<Duration>,
-    /// Time spent waiting for the client and for providers; the rest of the duration is the gateway's own.
+    /// Time of the attempts at providers, of the pauses between them, and of waiting for a multipart form that the
+    /// client uploads.
     pub waited: Duration,
     /// Time spent waiting for permits.
     pub queued: Duration,
@@ -180,8 +181,8 @@ impl AccessRecord {
         }
     }
 
-    /// Returns the time that was spent neither in a queue nor in an attempt. Encoding and translation within an attempt
-    /// count as the attempt.
+    /// Returns the part of the duration `took` that is the gateway's own: without `queued` and `waited`. Encoding and
+    /// translation within an attempt count as the attempt.
     #[must_use]
     pub fn gateway_time(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
@@ -201,7 +202,8 @@ impl AccessRecord {
         self.outcome = ExchangeOutcome::Broken;
     }
 
-    /// Records the end of the exchange; `left` is true if the client disconnected before it.
+    /// Records the end of the exchange; `left` is true if the client disconnected before it. The outcome of a refused
+    /// or broken exchange does not change.
     pub fn record_end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == ExchangeOutcome::Ok {

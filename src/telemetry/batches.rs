@@ -8,11 +8,12 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 pub struct BatchTotals {
     /// Open batches by state: validating, in progress, scheduled.
     pub open: [usize; 3],
-    /// Lines without a result.
+    /// Number of lines of open batches without a result.
     pub lines_without_result: u64,
     /// Number of lines in flight.
     pub lines_in_flight: usize,
-    /// Age in seconds of the oldest batch that is not scheduled for a later hour.
+    /// Age in seconds of the oldest open batch, from its scheduled hour on if it has one; a batch that waits for its
+    /// hour is left out.
     pub oldest_age_seconds: u64,
     /// Unfinished background responses by state: queued, in progress.
     pub background: [usize; 2],

@@ -18,7 +18,7 @@ pub struct BlockingContext {
 /// Runs blocking work of a request on a thread of the blocking pool.
 ///
 /// # Errors
-/// Returns an internal error if the work panicked.
+/// Returns an internal error if the work panicked, or if the runtime is shutting down.
 pub async fn run_on_blocking_thread<T: Send + 'static>(
     handles: &BlockingContext,
     work: impl FnOnce() -> T + Send + 'static,

@@ -6,9 +6,10 @@ use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 /// State of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurabilitySnapshot {
-    /// True if the store rejects entries, or is too slow.
+    /// True if the store rejects entries or is too slow, or if this process may not write any more.
     pub failing: bool,
-    /// True if no further request is accepted, because the limit of unwritten charges is reached.
+    /// True if no further request is accepted: a limit of unwritten charges is reached, or this process may not write
+    /// any more.
     pub exhausted: bool,
     /// True if the replica of the ledger has all entries of the store.
     pub is_replica_current: bool,
@@ -18,7 +19,7 @@ pub struct DurabilitySnapshot {
     pub waiting: u64,
     /// Number of open reservations.
     pub open: u64,
-    /// Number of the last entry on the disk.
+    /// Number of entries on the disk, of the chain that this process writes.
     pub entries: u64,
 }
 

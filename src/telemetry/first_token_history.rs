@@ -10,8 +10,8 @@ use std::time::Duration;
 pub const MINUTES: usize = 60;
 /// Maximum number of pairs of model and provider.
 const MAX_PAIRS: usize = 64;
-/// Number of classes of times. The upper limit of a class is 2^(1/4) times that of the one before, so that a percentile
-/// is exact to a tenth.
+/// Number of classes of times. The upper limit of a class is 2^(1/4) times that of the one before, so that the error of
+/// a percentile is below 10 % from 10 ms to two minutes.
 const CLASSES: usize = 56;
 /// Upper limit of the first class, seconds; the last class ends above two minutes.
 const FIRST_LIMIT: f64 = 0.01;
@@ -84,8 +84,8 @@ impl FirstTokenTimes {
         (self.answers > 0).then_some(self.maximum)
     }
 
-    /// Returns the time in seconds that this share of the answers does not exceed, exact to a tenth; `None` without
-    /// answers.
+    /// Returns the time in seconds that this share of the answers (0 to 1) does not exceed, with an error below 10 %;
+    /// `None` without answers.
     #[must_use]
     pub fn percentile(&self, share: f64) -> Option<f64> {
         let rank = (f64::from(self.answers) * share).ceil().max(1.0);
@@ -166,7 +166,7 @@ impl FirstTokenHistory {
             pairs.iter().position(|pair| *pair.model == *model && *pair.provider == *provider)
         };
         let at = known(&pairs, model, provider).unwrap_or_else(|| {
-            // A pair without an answer in the last hour makes room.
+            // Pairs without an answer in the last hour are removed.
             let is_stale = |pair: &PairMinutes| pair.last.saturating_add(MINUTES as u64) <= minute;
             pairs.retain(|pair| !is_stale(pair));
             let is_full = pairs.len() + 1 >= MAX_PAIRS;

@@ -1,5 +1,5 @@
-//! Metrics of a fleet: members, heartbeats, leases and the feed of changed keys. A gateway without a fleet has no
-//! series.
+//! Metrics of a fleet: members, heartbeats, leases, differing configurations, the journal, and the feed of API key
+//! changes. A gateway without a fleet exports none of these series.
 
 use super::metrics::register;
 use prometheus::{Gauge, IntCounter, IntGauge, Opts, Registry, Result};
@@ -14,7 +14,7 @@ pub struct FleetStatus {
     pub may_spend_leases: bool,
     /// Number of members that this one evicted.
     pub evictions: u64,
-    /// Number of requests that waited for a draw from the database.
+    /// Number of draws from the database that requests waited for.
     pub dry_draws: u64,
     /// Number of live members whose configuration differs.
     pub differing: usize,
@@ -67,7 +67,7 @@ impl FleetSeries {
             evictions: count("penstock_fleet_burials_total", "Dead members whose leases this one returned.")?,
             dry_draws: count(
                 "penstock_fleet_dry_draws_total",
-                "Requests that waited for the database because their account's lease did not cover them.",
+                "Draws from the database that requests waited for, because a lease did not cover them.",
             )?,
             beat: seconds("penstock_fleet_heartbeat_seconds", "Duration of the last heartbeat.")?,
             feed_age: seconds(
@@ -98,7 +98,7 @@ impl FleetMetrics {
         Self { registry: r.clone(), series: std::sync::OnceLock::new() }
     }
 
-    /// Sets the gauges; without a status there is no fleet.
+    /// Sets the gauges; does nothing without a fleet.
     pub(super) fn update_gauges(&self, status: Option<&FleetStatus>) {
         let Some(status) = status else { return };
         let series = self.series.get_or_init(|| FleetSeries::new(&self.registry).ok());

@@ -177,7 +177,7 @@ impl MetricsRegistry {
         self.requests.count_limited(limit, of);
     }
 
-    /// Counts the wait of a request for a permit.
+    /// Records the time for which a request waited for a permit in a queue.
     pub fn record_wait(&self, queue: &str, waited: Duration) {
         self.overload.record_wait(queue, waited);
     }

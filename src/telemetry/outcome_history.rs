@@ -38,7 +38,7 @@ impl OutcomeCounts {
 pub struct OutcomeHistory(Mutex<[(u64, OutcomeCounts); MINUTES as usize]>);
 
 impl OutcomeHistory {
-    /// Counts an ended request. Lines of batches do not count: they are sent again.
+    /// Counts an ended request. Health checks and lines of batches do not count.
     pub fn record(&self, record: &AccessRecord, unix_seconds: u64) {
         if !record.is_batch_line && record.endpoint != HEALTH_ENDPOINT {
             self.count(record.outcome, record.status, unix_seconds / 60);

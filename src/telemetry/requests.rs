@@ -29,7 +29,7 @@ pub(super) struct CommonCounters {
     overhead: OnceLock<Histogram>,
     /// Successful attempts.
     attempt: OnceLock<IntCounter>,
-    /// By the number of the [`SessionOutcome`](super::SessionOutcome).
+    /// Answers to requests with a session, by the discriminant of the [`SessionOutcome`](super::SessionOutcome).
     sessions: [OnceLock<IntCounter>; 3],
 }
 

@@ -106,7 +106,7 @@ impl LogLine {
         self.member(key, true, value.as_bytes());
     }
 
-    /// Appends a value. Values are names of the operator's; anything else is escaped.
+    /// Appends a text value. Characters that would end the value or the line are replaced.
     pub(super) fn text(&mut self, key: &str, value: &str) {
         self.begin_member(key, true, value.len());
         push_escaped(&mut self.text, value);
@@ -173,7 +173,8 @@ impl Write for EscapedText<'_> {
     }
 }
 
-/// Appends text in which nothing ends a line or a string of JSON.
+/// Appends text. Quotes and backslashes become apostrophes, and control characters become spaces, so that nothing in it
+/// ends a line or a JSON string.
 fn push_escaped(line: &mut Vec<u8>, text: &str) {
     // The text is scanned to its end in any case, so that many bytes are compared at once.
     let plain = text.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));

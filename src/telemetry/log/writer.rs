@@ -28,7 +28,7 @@ const THREAD_NAME: &str = "log";
 static QUEUE: LineQueue = LineQueue::new();
 static THREAD: WriterThread = WriterThread::new();
 
-/// Waits until all lines so far are written; called at the end of the process.
+/// Waits until all lines so far are written, for at most a second; called at the end of the process and after a panic.
 pub fn flush_log() {
     QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
 }
@@ -79,7 +79,8 @@ impl LineQueue {
         }
     }
 
-    /// Returns true if a line of so many bytes fits in, and counts it.
+    /// Returns true if a line of this length in bytes fits into the queue, and then counts it; otherwise counts it as
+    /// dropped.
     fn admit(&self, length: usize) -> bool {
         let lines = self.lines.fetch_add(1, Ordering::AcqRel);
         let bytes = self.bytes.fetch_add(length, Ordering::AcqRel);
