@@ -114,7 +114,8 @@ impl BatchRunner {
         let is_over = self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none();
         // A member that has to copy the output file waits for the reason of the end, which it reads with its claims.
         if is_over && !self.may_have_stale_writer() {
-            // All lines are counted, so the batch would have ended: another gateway has ended it, which the commit shows.
+            // All lines are counted, so the batch would have ended: another gateway has ended it, which the commit
+            // shows.
             return self.commit_record();
         }
         let is_damaged = self.shutdown.reason == Some(EndReason::OutputDamaged);

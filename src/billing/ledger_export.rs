@@ -98,8 +98,8 @@ pub(super) fn chain_starts_in_month(
     store.chains()?.into_iter().map(start).collect()
 }
 
-/// Searches a chain for the number before its first entry of a month that has at least this time and number. Times never
-/// decrease within a chain, so each step halves the numbers that are left.
+/// Searches a chain for the number before its first entry of a month that has at least this time and number. Times
+/// never decrease within a chain, so each step halves the numbers that are left.
 fn start_in_chain(
     store: &LedgerStore,
     month: &str,

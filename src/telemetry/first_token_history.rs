@@ -1,5 +1,5 @@
-//! Times to the first token of the last hour, by the minute, for each model and provider. The memory is bounded: at most
-//! 64 pairs of model and provider have their own minutes, and all others share one entry.
+//! Times to the first token of the last hour, by the minute, for each model and provider. The memory is bounded: at
+//! most 64 pairs of model and provider have their own minutes, and all others share one entry.
 
 use super::AccessRecord;
 use parking_lot::Mutex;

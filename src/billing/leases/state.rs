@@ -8,7 +8,8 @@ use tokio::sync::Mutex as AsyncMutex;
 const WANTED_TIME: Duration = Duration::from_secs(3);
 /// Time after a draw that got too little for which other requests do not read the pool.
 pub(super) const EMPTY_POOL_CACHE_TIME: Duration = Duration::from_millis(250);
-/// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool empty.
+/// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool
+/// empty.
 const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of doublings of `EMPTY_POOL_PAUSE`: to 16 s.
 const MAX_DOUBLINGS: u32 = 4;
@@ -107,8 +108,9 @@ impl LeaseState {
     }
 
     /// Observes the lease at a heartbeat; `pushed` and `written` are the numbers of the last operation of the write
-    /// queue and of the last written one. Returns true if every charge of the lease is written: the lease did not change
-    /// from one heartbeat to the next, so that all its charges were queued, and the queue was written up to that point.
+    /// queue and of the last written one. Returns true if every charge of the lease is written: the lease did not
+    /// change from one heartbeat to the next, so that all its charges were queued, and the queue was written up to that
+    /// point.
     pub(super) fn has_written_charges(&mut self, total: i64, pushed: u64, written: u64) -> bool {
         match &mut self.unchanged {
             Some(seen) if (seen.total, seen.drawn) == (total, self.drawn) => {
@@ -152,7 +154,8 @@ impl LeaseState {
         self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
     }
 
-    /// Returns twice the price of a request that was refused lately, so that a lease below that price draws; 0 without one.
+    /// Returns twice the price of a request that was refused lately, so that a lease below that price draws; 0 without
+    /// one.
     pub(super) fn refused_amount(&self) -> i64 {
         if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
     }

@@ -56,8 +56,8 @@ fn difference(
     Ok(Some(format!("{account}, {at}, {} {}: {why}", cell.outcome, cell.model)))
 }
 
-/// Returns the number of rows that add up to the sums of all classes; `None` if they do not. An earlier version counts the
-/// requests of all classes in the first one.
+/// Returns the number of rows that add up to the sums of all classes; `None` if they do not. An earlier version counts
+/// the requests of all classes in the first one.
 fn rows_of_total(
     store: &LedgerStore,
     group: &RollupDimensions,

@@ -1,5 +1,5 @@
-//! Sweep of a bucket: objects without a record, and segments of files that no longer grow; incomplete uploads are swept by
-//! [`super::incomplete_uploads`].
+//! Sweep of a bucket: objects without a record, and segments of files that no longer grow; incomplete uploads are swept
+//! by [`super::incomplete_uploads`].
 
 use super::bucket::{FileBucket, OBJECT_FOLDER, object_name};
 use super::segments::SEGMENT_FOLDER;

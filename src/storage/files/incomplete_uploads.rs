@@ -19,8 +19,8 @@ const UPLOAD_FOLDERS: [&str; 4] = [OBJECT_FOLDER, SEGMENT_FOLDER, RESPONSES_FOLD
 pub struct SeenUploads(HashMap<IncompleteUpload, Instant>);
 
 impl SeenUploads {
-    /// Records the uploads of a new list, and forgets those that are not in it. Returns the uploads that were seen first at
-    /// least `age` ago.
+    /// Records the uploads of a new list, and forgets those that are not in it. Returns the uploads that were seen
+    /// first at least `age` ago.
     fn update(
         &mut self,
         listed: Vec<IncompleteUpload>,

@@ -2,8 +2,8 @@
 //! filter of `tracing-subscriber` passes the events of this workspace up to the configured level, and a layer formats
 //! them. Events of other crates are not written, since they may contain heads and addresses.
 //!
-//! Lines are queued and written by the thread of `tracing-appender`, so that a slow terminal never slows a request. If it
-//! cannot keep up, lines are dropped and counted.
+//! Lines are queued and written by the thread of `tracing-appender`, so that a slow terminal never slows a request. If
+//! it cannot keep up, lines are dropped and counted.
 
 mod exchange;
 mod layer;
