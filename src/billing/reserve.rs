@@ -27,7 +27,8 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns 402 with the required and the available amount, and with the information whether the balance would
-    /// suffice without the holds of other requests. Returns 503 while too large an amount is unwritten.
+    /// suffice without the holds of other requests. Returns 503 while too large an amount is unwritten, and for a
+    /// prepaid request if this fleet member may not spend its leases any more.
     pub fn reserve(
         self: &Arc<Self>,
         account: &str,
@@ -36,6 +37,9 @@ impl Ledger {
         need: ReserveAmounts,
         prepaid: bool,
     ) -> Result<Hold, ApiError> {
+        if let Some(leases) = self.leases.as_ref().filter(|_| prepaid) {
+            leases.check_membership()?;
+        }
         let account_balance = self.account_balance(account);
         self.queue.add_exposed(need.eur);
         let pressed = self.is_exhausted();

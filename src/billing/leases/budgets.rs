@@ -58,9 +58,10 @@ impl Ledger {
         let Some(leases) = self.leases.as_ref().filter(|_| cost.money.0 > 0) else {
             return reserve_limits(&mut entry, cost).map_err(refuse);
         };
-        leases.check_membership().map_err(|refusal| (None, refusal))?;
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
         for _ in 1..MAX_RESERVATIONS {
+            // The term may also end during a draw.
+            leases.check_membership().map_err(|refusal| (None, refusal))?;
             let (hit, refusal) = match reserve_limits(&mut entry, cost) {
                 Err(refused) if refused.0.is_lease => refused,
                 reserved => return reserved.map_err(refuse),

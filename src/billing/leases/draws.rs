@@ -46,7 +46,7 @@ pub(super) enum LeaseCoverage {
 
 impl Leases {
     /// Refuses a request if this member may not spend its leases any more.
-    pub(super) fn check_membership(&self) -> Result<(), ApiError> {
+    pub(in super::super) fn check_membership(&self) -> Result<(), ApiError> {
         match self.member.may_spend_leases(Instant::now()) {
             true => Ok(()),
             false => Err(database_unavailable()),

@@ -15,6 +15,7 @@ use rust_decimal::Decimal;
 use std::time::Duration;
 
 mod contention;
+mod terms;
 
 fn settings() -> FleetSettings {
     FleetSettings {
@@ -37,8 +38,12 @@ impl Gateways {
     }
 
     fn open(&self, name: &str) -> (Arc<FleetMember>, Arc<Ledger>) {
+        self.open_with(name, &settings())
+    }
+
+    fn open_with(&self, name: &str, settings: &FleetSettings) -> (Arc<FleetMember>, Arc<Ledger>) {
         let fleet = SharedFleet::new(self.store.clone());
-        let member = FleetMember::join(fleet, &settings(), &self.folder.path().join(name)).unwrap();
+        let member = FleetMember::join(fleet, settings, &self.folder.path().join(name)).unwrap();
         let claim = ChainClaim::take(&*self.store, member.member_number()).unwrap();
         let book = LedgerStore::open_member(self.store.clone(), None, claim).unwrap();
         let terms = LedgerSettings {
