@@ -9,24 +9,31 @@
 //! transaction. So the next process that uses the folder replays exactly the operations of the file that the database
 //! lacks, see [`replay`]. A gateway without a fleet has no journal and no journal thread.
 
+mod frame_group;
 mod record;
 pub(super) mod replay;
 pub(super) mod start;
 
-use super::write_op::{LedgerAction, SaleTerms, WriteOp};
+use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::{DrainedOps, WriteQueue};
+use frame_group::FrameGroup;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::journal::{LedgerJournal, push_frame};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Level;
 
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
+/// Size from which no further group is appended in one call. It limits the work of an attempt that fails.
+const MAX_APPEND_BYTES: usize = 1024 * 1024;
+/// Pause before groups that could not be appended are appended again, if no operation arrives earlier.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Additional bytes of the journal, beyond the operations that wait for the database: both of its files may be full of
 /// committed records.
 const COMMITTED_BYTES: u64 = 32 * 1024 * 1024;
@@ -40,7 +47,7 @@ pub(super) struct JournalState {
     pub(super) generation: u64,
     /// Number of the last operation that the database has.
     committed: AtomicU64,
-    /// Ticket up to which operations are in the synced file.
+    /// Ticket up to which operations are in the synced file, or in the database after the file rejected them.
     journaled: watch::Sender<u64>,
     bytes: AtomicU64,
     /// Maximum total size of the journal's files, in bytes.
@@ -55,7 +62,8 @@ pub(super) struct JournalState {
 pub struct JournalSnapshot {
     /// Total size of the journal's files, in bytes.
     pub bytes: u64,
-    /// True if the last write of the journal failed: until the database has the charges, they are in memory only.
+    /// True if the last write of the journal failed, or if a group of charges is missing in it: until the database has
+    /// these charges, they are in memory only.
     pub is_failing: bool,
     /// Number of charges that were replayed at the start.
     pub replayed: u64,
@@ -94,7 +102,7 @@ impl JournalState {
         self.is_failing.load(Ordering::Acquire)
     }
 
-    /// Waits until the operations up to `ticket` are in the synced file.
+    /// Waits until the operations up to `ticket` are in the synced file or in the database.
     pub(super) async fn wait_journaled(&self, ticket: u64) {
         self.journaled.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
@@ -114,12 +122,16 @@ pub(super) struct JournalWriter {
     state: Arc<JournalState>,
     queue: Arc<WriteQueue>,
     ops: Sender<DrainedOps>,
-    /// Number of the last operation that was added to the journal.
+    /// Number of the last operation.
     number: u64,
-    /// Frames of the group that is collected.
-    frames: Vec<u8>,
-    /// Terms that the group refers to, by id.
-    terms: BTreeMap<Arc<str>, Arc<SaleTerms>>,
+    /// Group that is collected.
+    group: FrameGroup,
+    /// Groups that are not in the file, in order. The first ones could not be appended; they are appended together with
+    /// the next group, unless the database has them by then.
+    unwritten: VecDeque<FrameGroup>,
+    /// Number of the last operation of the groups that were dropped, since too many bytes could not be written; 0 for
+    /// none.
+    dropped: u64,
     /// Ids of the terms that are in the current file.
     known_terms: HashSet<Arc<str>>,
 }
@@ -134,8 +146,17 @@ impl JournalWriter {
         number: u64,
     ) -> Self {
         state.bytes.store(journal.bytes(), Ordering::Relaxed);
-        let (frames, terms, known_terms) = (Vec::new(), BTreeMap::new(), HashSet::new());
-        Self { journal, state, queue, ops, number, frames, terms, known_terms }
+        Self {
+            journal,
+            state,
+            queue,
+            ops,
+            number,
+            group: FrameGroup::default(),
+            unwritten: VecDeque::new(),
+            dropped: 0,
+            known_terms: HashSet::new(),
+        }
     }
 
     /// Starts the thread. It ends when the queue is closed or handed over.
@@ -150,16 +171,26 @@ impl JournalWriter {
     }
 
     fn run(mut self) {
-        while let Some(mut piece) = self.queue.take_operations(MAX_OPS, None) {
+        let (mut ticket, mut is_group_open) = (0, false);
+        while let Some(mut piece) = self.queue.take_operations(MAX_OPS, self.patience()) {
             piece.ops.iter_mut().for_each(|op| self.encode(op));
-            let (last, is_complete) = (piece.last, piece.is_complete);
+            let is_retry = piece.ops.is_empty() && !is_group_open;
+            (ticket, is_group_open) = (piece.last, !piece.is_complete);
             // The file does not wait for the database, and the database does not wait for the file. After the end of
             // the writer, operations are in the file only, for the next process that uses the folder.
-            let is_taken = self.ops.send(piece).is_ok();
-            if is_complete || !is_taken {
-                self.write(last);
+            let is_taken = is_retry || self.ops.send(piece).is_ok();
+            if !is_group_open || !is_taken {
+                self.write(ticket);
             }
         }
+        if !self.unwritten.is_empty() {
+            self.write(ticket);
+        }
+    }
+
+    /// Returns the longest wait for operations; `None` without groups that have to be appended again.
+    fn patience(&self) -> Option<Duration> {
+        (!self.unwritten.is_empty()).then_some(RETRY_PAUSE)
     }
 
     /// Numbers an operation and adds it to the group. Only the actions of requests are written to the journal: grants,
@@ -172,51 +203,77 @@ impl JournalWriter {
             tracing::error!(name: "ledger_entry_lost", account = &*action.account);
             return;
         };
-        push_frame(self.number, &bytes, &mut self.frames);
-        if let Some(terms) = &action.terms {
-            self.terms.entry(terms.id.clone()).or_insert_with(|| terms.clone());
-        }
+        self.group.add(self.number, &bytes, action.terms.as_ref());
     }
 
-    /// Writes the group, of which `ticket` is the last operation.
+    /// Writes the group, of which `ticket` is the last operation, after the groups that could not be written before.
     fn write(&mut self, ticket: u64) {
-        let group = std::mem::take(&mut self.frames);
-        let terms = std::mem::take(&mut self.terms);
-        let written = if group.is_empty() { Ok(()) } else { self.append(&group, terms) };
-        match written {
-            Ok(()) => {
-                self.state.journaled.send_replace(ticket);
-                if self.state.is_failing.swap(false, Ordering::AcqRel) {
-                    tracing::event!(name: "ledger_journal_written", Level::INFO, {});
-                }
-            }
-            Err(error) => {
+        let committed = self.state.committed.load(Ordering::Acquire);
+        self.unwritten.retain(|group| group.last > committed);
+        let group = std::mem::take(&mut self.group);
+        if !group.frames.is_empty() {
+            self.unwritten.push_back(group);
+        }
+        let has_groups = !self.unwritten.is_empty();
+        while !self.unwritten.is_empty() {
+            if let Err(error) = self.append(committed) {
+                self.drop_excess();
                 if !self.state.is_failing.swap(true, Ordering::AcqRel) {
                     tracing::error!(name: "ledger_journal_failed", why = %error);
                 }
+                return;
             }
+        }
+        // The file lacks the dropped groups, so the journal stays incomplete until the database has them.
+        if self.dropped > committed {
+            return;
+        }
+        self.state.journaled.send_replace(ticket);
+        if has_groups && self.state.is_failing.swap(false, Ordering::AcqRel) {
+            tracing::event!(name: "ledger_journal_written", Level::INFO, {});
         }
     }
 
-    fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<SaleTerms>>) -> Result<(), StoreError> {
-        let committed = self.state.committed.load(Ordering::Acquire);
+    /// Appends the first groups that are not in the file.
+    fn append(&mut self, committed: u64) -> Result<(), StoreError> {
         // Each file of the journal must be readable without the other file.
         if self.journal.starts_new_file(committed) {
             self.known_terms.clear();
         }
-        let mut frames = Vec::new();
+        let (mut count, mut last, mut actions) = (0, 0, Vec::new());
+        let (mut frames, mut new_terms) = (Vec::new(), HashSet::new());
         push_frame(0, &record::encode_committed(committed), &mut frames);
-        let mut new_terms = Vec::new();
-        for (id, terms) in terms.into_iter().filter(|(id, _)| !self.known_terms.contains(id)) {
-            push_frame(0, &record::encode_terms(&terms), &mut frames);
-            new_terms.push(id);
+        for group in &self.unwritten {
+            if actions.len() >= MAX_APPEND_BYTES {
+                break;
+            }
+            (count, last) = (count + 1, group.last);
+            actions.extend_from_slice(&group.frames);
+            for (id, terms) in group.terms.iter().filter(|(id, _)| !self.known_terms.contains(*id)) {
+                if new_terms.insert(id.clone()) {
+                    push_frame(0, &record::encode_terms(terms), &mut frames);
+                }
+            }
         }
-        frames.extend_from_slice(group);
+        frames.append(&mut actions);
         let limit = self.state.limit.load(Ordering::Relaxed);
-        self.journal.append(&frames, self.number, committed, limit)?;
+        self.journal.append(&frames, last, committed, limit)?;
+        self.unwritten.drain(..count);
         self.known_terms.extend(new_terms);
         self.state.bytes.store(self.journal.bytes(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Drops the newest groups beyond the maximum size of the files, which the files cannot have at all.
+    fn drop_excess(&mut self) {
+        let limit = self.state.limit.load(Ordering::Relaxed);
+        let mut bytes: u64 = self.unwritten.iter().map(|group| group.frames.len() as u64).sum();
+        while bytes > limit
+            && let Some(group) = self.unwritten.pop_back()
+        {
+            bytes -= group.frames.len() as u64;
+            self.dropped = self.dropped.max(group.last);
+        }
     }
 }
 

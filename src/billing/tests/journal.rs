@@ -8,6 +8,8 @@ use penstock_storage::ledger::ChainClaim;
 use penstock_storage::ledger::journal::LedgerJournal;
 use std::path::{Path, PathBuf};
 
+mod failures;
+
 /// Folder of a gateway, and the database behind its processes.
 struct Folder {
     database: Arc<dyn Store>,
