@@ -4,6 +4,7 @@ use super::credits::{requested_account, run_blocking};
 use super::openapi::page_schema;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
+use crate::billing::entry_pages::parse_position;
 use crate::billing::ledger_export::entries_of_period;
 use crate::billing::{Ledger, format};
 use crate::storage::stores::Stores;
@@ -80,14 +81,26 @@ async fn entries(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Resul
         asked.now,
     )
     .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
-    let invalid = || ApiError::invalid("after", "after: expected the number of an entry of the period");
-    let after =
-        asked.query_parameter("after", &QUERY)?.map(|text| text.parse::<u64>().map_err(|_| invalid()));
-    let (store, after) = (ledger.store.clone(), after.transpose()?);
-    let page = run_blocking(move || entries_of_period(&store, range, account.as_deref(), after)).await?;
+    let invalid = || {
+        let expected = "after: expected `next` of the page before, or the number of an entry of the period";
+        ApiError::invalid("after", expected)
+    };
+    let after = asked.query_parameter("after", &QUERY)?;
+    let after = after.map(|text| parse_position(text).ok_or_else(invalid)).transpose()?.unwrap_or_default();
+    let store = ledger.store.clone();
+    let page = run_blocking(move || entries_of_period(&store, range, account.as_deref(), &after)).await?;
     let page = page.ok_or_else(invalid)?;
     let data: Vec<Value> = page.entries.into_iter().map(entry_json).collect();
-    Ok(LedgerReply::Json(200, json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
+    let next = page.next.as_deref().map(position_json);
+    Ok(LedgerReply::Json(200, json!({ "data": data, "has_more": next.is_some(), "next": next })))
+}
+
+/// Returns a position as a number, or as numbers with commas between them.
+fn position_json(position: &[u64]) -> Value {
+    match position {
+        [number] => (*number).into(),
+        numbers => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",").into(),
+    }
 }
 
 /// Returns an entry with its time as text, and its amounts in credits or kWh.

@@ -97,7 +97,17 @@ impl<'a> EntryMerge<'a> {
             Some(month) => vec![month.to_owned()],
             None => store.months()?,
         };
-        let readers = starts.iter().map(|after| ChainReader::open(store, months.clone(), *after));
+        Self::open_months(store, &months, starts)
+    }
+
+    /// Opens the entries of some months, in ascending order. `starts` has a number for each chain, after which its
+    /// entries begin.
+    pub(super) fn open_months(
+        store: &'a LedgerStore,
+        months: &[String],
+        starts: &[u64],
+    ) -> Result<Self, ReportError> {
+        let readers = starts.iter().map(|after| ChainReader::open(store, months.to_vec(), *after));
         Ok(Self { readers: readers.collect::<Result<_, _>>()?, taken: None })
     }
 

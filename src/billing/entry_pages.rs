@@ -65,7 +65,12 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
 }
 
 /// Returns the number of the last entry of a chain up to this time and number. Times never decrease within a chain.
-fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> Result<u64, ReportError> {
+pub(super) fn last_until(
+    store: &LedgerStore,
+    chain: u32,
+    tip: u64,
+    until: (u64, u64),
+) -> Result<u64, ReportError> {
     let (mut low, mut high) = (chain_start(chain), tip);
     while low < high {
         let middle = low + (high - low).div_ceil(2);

@@ -172,7 +172,7 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
             break;
         }
         entries.iter().for_each(|entry| blocks::add_ledger_entry(&mut table, entry));
-        after = found.get("next").and_then(Value::as_u64).map(|next| next.to_string());
+        after = found.get("next").and_then(position_text);
         if after.is_none() {
             let name = format!("ledger-{from}-{to}.csv");
             return Ok(ConsoleAnswer::file_answer(CSV, name, table.into_text().into_bytes()));
@@ -180,6 +180,11 @@ pub async fn ledger_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiErro
     }
     let expected = "from: the period has too many entries for one file; expected fewer days or one account";
     Err(ApiError::invalid("from", expected))
+}
+
+/// Returns the position of the next page, which is a number or text; `None` after the last page.
+fn position_text(next: &Value) -> Option<String> {
+    next.as_str().map(str::to_owned).or_else(|| next.as_u64().map(|number| number.to_string()))
 }
 
 /// Returns the file name of an export. It contains the days, which the admin API has validated.
