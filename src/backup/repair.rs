@@ -105,7 +105,7 @@ fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<
         return (None, None);
     }
     match rebuild::rebuild_ledger(store, copies) {
-        Ok(entries) => (Some(entries), None),
+        Ok(rebuilt) => (Some(rebuilt.entries), None),
         Err(failed) => (None, Some(failed.0)),
     }
 }

@@ -1,22 +1,23 @@
 //! Commands that check or repair the ledger of a store that no process has open.
 
 use super::checkpoint::LedgerCheckpoint;
+use super::rebuild::{RebuiltLedger, rebuild_ledger};
 use super::report;
 use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
 use crate::storage::stores::{LEDGER_FOLDER, open_error, open_existing, open_or_create};
 use penstock_storage::ledger::LedgerStore;
 
-/// Rebuilds the ledger of a store from its replica files; returns the number of entries.
+/// Rebuilds the ledger of a store from its replica files.
 ///
 /// # Errors
 /// Returns one sentence with the cause.
-pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
+pub fn rebuild(storage: &StorageSettings) -> Result<RebuiltLedger, String> {
     let store = open_or_create(storage)?;
     let copies = storage.path.join(LEDGER_FOLDER);
-    let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
+    let rebuilt = rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
-    Ok(entries)
+    Ok(rebuilt)
 }
 
 /// Recomputes the usage rollups of a store from its ledger, writes them, and compares the stored rollups with the

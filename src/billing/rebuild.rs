@@ -1,6 +1,7 @@
 //! Rebuild of the store's ledger from its replica files, for a store that was lost or has lost entries. The files are
-//! verified before the store is changed, and are never changed themselves. The ledger of a fleet can be rebuilt only
-//! from the files of all its gateways, copied to one folder.
+//! verified before the store is changed. The files are not changed, except that an incomplete last line, as after a
+//! power cut, is removed once the store has all entries. The ledger of a fleet can be rebuilt only from the files of all
+//! its gateways, copied to one folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;
@@ -20,19 +21,28 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rewrites the ledger of `store` and its usage rollups from the files in `copies`, and removes the fleet's rows;
-/// returns the number of entries. Blocks; no other process may have the store open.
+/// Outcome of a rebuild.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RebuiltLedger {
+    /// Number of entries.
+    pub entries: u64,
+    /// Files whose incomplete last line was removed.
+    pub shortened: Vec<PathBuf>,
+}
+
+/// Rewrites the ledger of `store` and its usage rollups from the files in `copies`, and removes the fleet's rows.
+/// Blocks; no other process may have the store open.
 ///
 /// # Errors
 /// Returns the first invalid entry of the files, or an I/O error. After an incomplete rebuild the store does not open
 /// until a rebuild succeeds.
-pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, ReportError> {
+pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<RebuiltLedger, ReportError> {
     let files = replica_files(copies)?;
     // The files are read twice, once to verify and once to write, since a ledger may be larger than the memory.
-    let mut corrected = HashSet::new();
+    let (mut corrected, mut incomplete) = (HashSet::new(), Vec::new());
     for (chain, months) in &files {
         let mut proof = ReplicaFold::new(*chain);
-        for_each_line(months, |_, line| {
+        let ends = for_each_line(months, |_, line| {
             let entry = proof.add_line(line)?;
             match &entry.kind {
                 EntryKind::Correct { of, .. } if !corrected.insert(*of) => Err(ReportError(format!(
@@ -42,6 +52,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
                 _ => Ok(()),
             }
         })?;
+        incomplete.extend(ends);
     }
     let ledger = LedgerStore::open_read_only(store.clone());
     check_chains(&ledger, &files)?;
@@ -53,7 +64,8 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
         entries += write_chain(&ledger.open_unwritten_chain(*chain)?, months, &mut terms)?;
     }
     super::rollups::rebuild::rebuild(&ledger)?;
-    Ok(entries)
+    incomplete.iter().try_for_each(IncompleteEnd::remove)?;
+    Ok(RebuiltLedger { entries, shortened: incomplete.into_iter().map(|end| end.path).collect() })
 }
 
 /// Checks that the files contain all chains that the store has, since the folder of a gateway contains only the chain
@@ -200,25 +212,62 @@ fn replica_files(copies: &Path) -> Result<ReplicaFiles, ReportError> {
     Ok(files)
 }
 
-/// Calls `take` for each line of the files, with its month.
+/// Incomplete last line of a file.
+struct IncompleteEnd {
+    path: PathBuf,
+    month: String,
+    /// Offset of the line in the file.
+    at: u64,
+    /// First bytes of the line.
+    line: Vec<u8>,
+}
+
+impl IncompleteEnd {
+    fn remove(&self) -> Result<(), ReportError> {
+        let file = File::options().write(true).open(&self.path);
+        let cut = file.and_then(|file| file.set_len(self.at).and_then(|()| file.sync_all()));
+        cut.map_err(|error| {
+            let file = self.path.display();
+            ReportError(format!(
+                "The ledger was rebuilt, but the incomplete last line of {file} cannot be removed: {error}."
+            ))
+        })
+    }
+}
+
+/// Calls `take` for each line of the files of a chain, with its month. Returns the incomplete lines, after which no
+/// complete line follows in the chain.
 fn for_each_line(
     files: &[(String, PathBuf)],
     mut take: impl FnMut(&str, &[u8]) -> Result<(), ReportError>,
-) -> Result<(), ReportError> {
+) -> Result<Vec<IncompleteEnd>, ReportError> {
+    let mut incomplete: Vec<IncompleteEnd> = Vec::new();
     for (month, path) in files {
         let read_error = |error: std::io::Error| {
             ReportError(format!("The file {} cannot be read: {error}.", path.display()))
         };
         let mut file = BufReader::new(File::open(path).map_err(read_error)?);
-        let mut line = Vec::new();
+        let (mut line, mut at) = (Vec::new(), 0);
         loop {
             line.clear();
             let most = MAX_LINE_BYTES as u64;
-            if std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(read_error)? == 0 {
+            let read =
+                std::io::Read::take(&mut file, most).read_until(b'\n', &mut line).map_err(read_error)?;
+            if read == 0 {
                 break;
             }
-            take(month, &line)?;
+            if line.ends_with(b"\n") {
+                // Only the end of a chain may be incomplete; `take` refuses an incomplete line.
+                if let Some(end) = incomplete.first() {
+                    take(&end.month, &end.line)?;
+                }
+                take(month, &line)?;
+            } else if incomplete.last().is_none_or(|end| end.path != *path) {
+                let (path, month, line) = (path.clone(), month.clone(), std::mem::take(&mut line));
+                incomplete.push(IncompleteEnd { path, month, at, line });
+            }
+            at += read as u64;
         }
     }
-    Ok(())
+    Ok(incomplete)
 }

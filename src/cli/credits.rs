@@ -281,6 +281,10 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     }
     let storage = backend::ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
-    let entries = crate::billing::offline::rebuild(&storage)?;
-    print_stdout(&format!("The ledger was rebuilt: {entries} entries.\n"))
+    let rebuilt = crate::billing::offline::rebuild(&storage)?;
+    let mut text = format!("The ledger was rebuilt: {} entries.\n", rebuilt.entries);
+    for file in rebuilt.shortened {
+        text.push_str(&format!("An incomplete last line was removed from {}.\n", file.display()));
+    }
+    print_stdout(&text)
 }

@@ -25,7 +25,7 @@ fn terms_that_were_recorded_twice_are_rebuilt() {
     let store: Arc<dyn Store> = open_in_memory();
     for _ in 0..2 {
         // A second rebuild counts nothing twice.
-        assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 4);
+        assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 4);
         let ledger = LedgerStore::open_read_only(store.clone());
         assert_eq!(ledger.balance("acme").unwrap().unwrap().credits, 12);
         assert_eq!(ledger.entry_number_by_name("terms t").unwrap(), Some(2));
@@ -52,7 +52,7 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
         grant(&format!("account-{first}"), &mut chain, &mut text);
         std::fs::write(dir.path().join(name), text).unwrap();
     }
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 2);
+    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
     let fleet = SharedFleet::new(store.clone());
     let member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(member.id, None).unwrap();
@@ -63,7 +63,7 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
         }))
         .unwrap();
     assert_eq!(fleet.available(&credit_pool_name("account-0")), Ok(75));
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 2);
+    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap().entries, 2);
     let member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(member.id, None).unwrap();
     assert_eq!(fleet.available(&credit_pool_name("account-0")), Ok(5));
@@ -72,4 +72,44 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
     assert!(refused.contains("lacks chain 1 of the ledger"), "{refused}");
     let ledger = LedgerStore::open_read_only(store);
     assert_eq!(ledger.balance("account-8589934592").unwrap().unwrap().credits, 5, "nothing was removed");
+}
+
+#[test]
+fn an_incomplete_last_line_is_removed_once_the_ledger_is_rebuilt() {
+    let (mut chain, mut lines) = (HashChain::default(), Vec::new());
+    for (number, at) in [(1, 1_793_487_600), (2, 1_795_305_600), (3, 1_795_305_600)] {
+        let (id, note, by) = (format!("g{number}").into(), "".into(), "me".into());
+        let kind = EntryKind::Grant { id, wallet: Wallet::Credits, amount: 5, note, by };
+        let mut line = Vec::new();
+        let entry = LedgerEntry { seq: number, at, account: "acme".into(), kind };
+        chain.append(&entry, &mut line).unwrap();
+        lines.push(line);
+    }
+    let [first, second, third] = &lines[..] else { panic!() };
+    let zeros = vec![0; 100_000];
+    let rebuild = |october: &[u8], november: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["2026-10.jsonl", "2026-11.jsonl"].map(|name| dir.path().join(name));
+        std::fs::write(&files[0], october).unwrap();
+        std::fs::write(&files[1], november).unwrap();
+        let store: Arc<dyn Store> = open_in_memory();
+        let rebuilt = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0)?;
+        // The files continue with the rebuilt store.
+        LedgerStore::open(store, Some(dir.path())).unwrap();
+        let left = files.map(|file| std::fs::read(file).unwrap()).concat();
+        Ok::<_, String>((rebuilt.entries, rebuilt.shortened.len(), left))
+    };
+    for length in 0..third.len() {
+        let expected = (2, usize::from(length > 0), [&first[..], second].concat());
+        assert_eq!(rebuild(first, &[&second[..], &third[..length]].concat()), Ok(expected), "{length}");
+    }
+    assert_eq!(rebuild(first, &zeros), Ok((1, 1, first.clone())));
+    assert_eq!(rebuild(&[&first[..], &zeros].concat(), &second[..9]), Ok((1, 2, first.clone())));
+    for (october, november) in [
+        (first[..40].to_vec(), second.clone()),
+        (first.clone(), [&second[..40], third].concat()),
+        (first.clone(), [&second[..40], b"\n"].concat()),
+    ] {
+        assert!(rebuild(&october, &november).unwrap_err().starts_with("Entry "), "{november:?}");
+    }
 }
