@@ -56,17 +56,22 @@ struct QuotaUsage {
     keys: HashMap<Box<str>, u64, ahash::RandomState>,
 }
 
+impl QuotaUsage {
+    fn add_bytes(&mut self, key: &str, bytes: u64) {
+        self.all += bytes;
+        match self.keys.get_mut(key) {
+            Some(own) => *own += bytes,
+            None => {
+                self.keys.insert(key.into(), bytes);
+            }
+        }
+    }
+}
+
 impl DiskQuota {
     /// Counts existing bytes, even beyond the limits.
     pub fn add_bytes(&self, key: &str, bytes: u64) {
-        let mut inner = self.0.lock();
-        inner.all += bytes;
-        match inner.keys.get_mut(key) {
-            Some(own) => *own += bytes,
-            None => {
-                inner.keys.insert(key.into(), bytes);
-            }
-        }
+        self.0.lock().add_bytes(key, bytes);
     }
 
     /// Subtracts the bytes of deleted files from the usage of a key and from the total.
@@ -95,7 +100,7 @@ impl DiskQuota {
         bounds: &UploadLimits,
         elsewhere: UsedBytes,
     ) -> Result<(), QuotaExceeded> {
-        let inner = self.0.lock();
+        let mut inner = self.0.lock();
         let own = inner.keys.get(key).copied().unwrap_or(0).saturating_add(elsewhere.key);
         if own.saturating_add(bytes) > bounds.max_key_bytes {
             return Err(QuotaExceeded::Key(bounds.max_key_bytes));
@@ -103,8 +108,7 @@ impl DiskQuota {
         if inner.all.saturating_add(elsewhere.all).saturating_add(bytes) > bounds.max_total_bytes {
             return Err(QuotaExceeded::Gateway);
         }
-        drop(inner);
-        self.add_bytes(key, bytes);
+        inner.add_bytes(key, bytes);
         Ok(())
     }
 }
@@ -174,6 +178,7 @@ pub fn has_free_space(folder: &Path, bytes: u64, free: u64) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
@@ -193,6 +198,34 @@ mod tests {
         quota.release_bytes("b", 40);
         quota.release_bytes("a", 50);
         assert_eq!((quota.used_bytes(), quota.0.lock().keys.len()), (0, 0));
+    }
+
+    #[test]
+    fn uploads_at_the_same_time_do_not_exceed_the_limits() {
+        const THREADS: usize = 4;
+        let bounds =
+            UploadLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
+        let start = std::sync::Barrier::new(THREADS);
+        let (quota, is_exceeded) = (Arc::new(DiskQuota::default()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (start, quota, is_exceeded) = (&start, &quota, &is_exceeded);
+                scope.spawn(move || {
+                    for _ in 0..2_000 {
+                        let mut upload = QuotaReservation::new(quota.clone(), ["a", "b"][thread % 2]);
+                        start.wait();
+                        while upload.grow(7, &bounds).is_ok() {}
+                        let used = quota.0.lock();
+                        if used.all > 100 || used.keys.values().any(|own| *own > 60) {
+                            is_exceeded.store(true, Ordering::Relaxed);
+                        }
+                        drop(used);
+                        start.wait();
+                    }
+                });
+            }
+        });
+        assert!(!is_exceeded.into_inner());
     }
 
     #[test]
