@@ -19,7 +19,7 @@ use penstock_object_storage::{
 };
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
 use std::fs::File;
-use std::io::{ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
@@ -259,6 +259,25 @@ impl FileBucket {
         FileContents::from_reader(Box::new(file), record)
     }
 
+    /// Returns true if the contents of a record exist, even if they are damaged. The contents of a growing file exist if
+    /// all their segments do.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub(super) fn has_contents(&self, record: &FileRecord) -> Result<bool> {
+        let contents = self.checked_content_store()?;
+        let found = match object_name(record) {
+            Some(name) => contents.open(&name).map(drop),
+            None if record.status != FileStatus::Uploaded => return Ok(false),
+            None => fetch_committed_bytes(&**contents, record, &tempfile::tempfile_in(&self.upload_folder)?),
+        };
+        match found {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound || is_missing_segment(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a growing file of results at its committed size.
     ///
     /// # Errors
@@ -340,6 +359,11 @@ impl FileBucket {
         matches!(*self.check.lock(), BucketCheck::Passed)
             && self.bucket.as_ref().is_none_or(Bucket::is_available)
     }
+}
+
+/// Returns true for the error of a missing segment, and false for an error of the bucket.
+fn is_missing_segment(error: &Error) -> bool {
+    error.kind() == ErrorKind::InvalidData && BucketError::from_io_error(error).is_none()
 }
 
 fn id_error(error: &std::io::Error) -> ProbeError {

@@ -331,6 +331,31 @@ impl ContentStore for Unreachable {
 }
 
 #[test]
+fn damaged_contents_exist_and_an_unanswered_read_is_an_error() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let bucket = files.bucket().unwrap();
+    let record = upload(&files, &lines(3)).unwrap();
+    let growing = new_output(&shared, &files);
+    let mut output = files.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    output.sync().unwrap();
+    let growing = output.updated_record(&growing);
+    for (record, name) in [(&record, &shared.names("files")[0]), (&growing, &shared.names("parts")[0])] {
+        assert!(bucket.has_contents(record).unwrap());
+        let away = shared.gateway_with("two", Arc::new(Unreachable));
+        assert!(away.bucket().unwrap().has_contents(record).is_err());
+        let path = shared.bucket_path().join(name);
+        let length = fs::metadata(&path).unwrap().len();
+        fs::write(&path, vec![0; usize::try_from(length).unwrap()]).unwrap();
+        assert_eq!(files.open_contents(record).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert!(bucket.has_contents(record).unwrap());
+        fs::remove_file(path).unwrap();
+        assert!(!bucket.has_contents(record).unwrap());
+    }
+}
+
+#[test]
 fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     let shared = SharedBucket::new();
     let sound = shared.gateway("one");

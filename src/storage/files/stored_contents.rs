@@ -60,17 +60,12 @@ impl StoredContents {
         self.bucket.as_ref().ok_or(ErrorKind::NotFound)?.copy_to(record, file)
     }
 
-    /// Returns true if the contents of a record are in the bucket.
+    /// Returns true if the contents of a record are in the bucket, even if they are damaged.
     ///
     /// # Errors
     /// Returns any I/O error.
     pub fn is_in_bucket(&self, record: &FileRecord) -> Result<bool> {
-        let Some(bucket) = &self.bucket else { return Ok(false) };
-        match bucket.open_contents(record) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.bucket.as_ref().map_or(Ok(false), |bucket| bucket.has_contents(record))
     }
 
     /// Moves the contents of a record from the folder to the bucket, if a bucket is configured.
