@@ -71,7 +71,11 @@ impl BucketReader {
                 GetOptions { range: Some(GetRange::Bounded(range)), if_match: tag, ..GetOptions::default() };
             store.get_opts(&path, options).await?.bytes().await
         })?;
-        if bytes.len() as u64 == wanted { Ok(bytes) } else { Err(BucketError::Replaced) }
+        // The tag excludes another object, so the response was cut.
+        match bytes.len() as u64 {
+            length if length == wanted => Ok(bytes),
+            length => Err(BucketError::Unreachable(format!("a response has {length} of {wanted} bytes"))),
+        }
     }
 
     /// Copies the bytes that are already fetched to the buffer; returns their number.

@@ -75,6 +75,15 @@ fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
 }
 
 #[test]
+fn a_response_that_is_shorter_than_its_range_is_no_other_object() {
+    let server = BadServer::start(Behaviour::ShortRanges);
+    let object = Bucket::new(&quick_options(server.port)).unwrap().open("a").unwrap();
+    assert_eq!(object.length().unwrap(), 100_000);
+    let error = object.read_exact_at(&mut [0; 1_000], 0).unwrap_err();
+    assert!(BucketError::from_io_error(&error).unwrap().is_unreachable(), "{error}");
+}
+
+#[test]
 fn a_failed_read_is_sent_again_and_a_closed_port_is_unreachable() {
     let server = BadServer::start(Behaviour::Fails(500));
     let mut again = quick_options(server.port);

@@ -18,6 +18,9 @@ pub enum Behaviour {
     Endless,
     /// Closes the connection in the middle of the body.
     EndsEarly,
+    /// Answers the first request with the end of an object of 100,000 bytes, and later ones with fewer bytes than the
+    /// range that the head states.
+    ShortRanges,
     /// Sends bytes that are not HTTP.
     Garbage,
     /// Answers with this status, and an error with a text that must not be repeated.
@@ -67,9 +70,9 @@ impl BadServer {
 fn serve(stream: &TcpStream, behaviour: Behaviour, requests: &AtomicUsize, lines: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream);
     while let Some(first) = read_request(&mut reader) {
-        requests.fetch_add(1, Ordering::SeqCst);
+        let number = requests.fetch_add(1, Ordering::SeqCst);
         lines.lock().unwrap().push(first.clone());
-        if answer(stream, behaviour, &first).is_none() {
+        if answer(stream, behaviour, &first, number).is_none() {
             return;
         }
     }
@@ -103,8 +106,8 @@ pub const CONDITION: &str = " if-none-match";
 /// Answer of a server that ignores conditions.
 pub const ACCEPTED: &[u8] = b"HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n";
 
-/// Answers a request; returns `None` if the connection ends.
-fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str) -> Option<()> {
+/// Answers a request, of which `number` were received before; returns `None` if the connection ends.
+fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str, number: usize) -> Option<()> {
     let head = |length: usize| {
         format!(
             "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-range: \
@@ -131,6 +134,15 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str) -> Option
             stream.write_all(&[b'x'; 100]).ok()?;
             stream.shutdown(std::net::Shutdown::Both).ok()?;
             None
+        }
+        Behaviour::ShortRanges => {
+            let (from, length) = if number == 0 { (100_000 - (64 << 10), 64 << 10) } else { (0, 100) };
+            let range =
+                format!("content-range: bytes {from}-99999/100000\r\ncontent-length: {length}\r\n\r\n");
+            let head =
+                "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT";
+            stream.write_all(format!("{head}\r\n{range}").as_bytes()).ok()?;
+            stream.write_all(&vec![b'x'; length]).ok()
         }
         Behaviour::Garbage => {
             stream.write_all(b"\x15\x03\x01 not http\r\n\r\n").ok()?;
