@@ -191,6 +191,7 @@ impl Ledger {
         let (queue, (start, started)) = (self.queue.clone(), mpsc::channel::<(u64, SendActions)>());
         let forward = move || {
             let Ok((counted, mut send)) = started.recv() else { return };
+            let mut is_lost = false;
             while let Some(DrainedOps { ops, last, .. }) = queue.take_operations(MAX_ACTIONS, None) {
                 if ops.is_empty() {
                     continue;
@@ -205,9 +206,14 @@ impl Ledger {
                     .collect();
                 let exposed = actions.iter().map(|(action, _)| action.exposed).sum();
                 let count = actions.len();
-                if !send(actions.into_iter().filter_map(|(action, counted)| sent(action, counted)).collect())
-                {
+                let actions = actions.into_iter().filter_map(|(action, counted)| sent(action, counted));
+                is_lost = is_lost || !send(actions.collect());
+                if is_lost {
                     tracing::error!(name: "handover_lost", acts = %count);
+                    queue.release(bytes, exposed);
+                    queue.set_failing();
+                    queue.mark_writer_ended();
+                    continue;
                 }
                 let (open, entries) = (queue.open_hold_count(), queue.entry_count());
                 queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
@@ -220,8 +226,9 @@ impl Ledger {
         Ok(ActionForwarder { start, thread })
     }
 
-    /// Passes queued and later operations to `send`. The stored spend counters already include the operations up to the
-    /// number `counted`.
+    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they never
+    /// will be; then all later operations are lost too, and do not count as written. The stored spend counters already
+    /// include the operations up to the number `counted`. Adjustments by operators are refused.
     pub fn forward_actions(
         &self,
         forwarder: ActionForwarder,

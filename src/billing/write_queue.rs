@@ -284,10 +284,15 @@ impl WriteQueue {
         self.health.store(health as u8, Ordering::Release);
     }
 
+    /// Removes the bytes and the exposed amount of operations that no longer wait.
+    pub(super) fn release(&self, bytes: u64, exposed: i64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.add_exposed(-exposed);
+    }
+
     /// Records a group that is on the disk.
     pub(super) fn on_committed(&self, done: &CommittedGroup) {
-        self.bytes.fetch_sub(done.bytes, Ordering::Relaxed);
-        self.add_exposed(-done.exposed);
+        self.release(done.bytes, done.exposed);
         self.set_health(WriteHealth::Writing);
         self.replica_behind.store(!done.copied, Ordering::Release);
         self.open.store(done.open, Ordering::Release);

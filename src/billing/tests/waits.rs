@@ -165,3 +165,44 @@ fn concurrent_identical_grants_are_made_once_and_acknowledged_when_durable() {
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000 - 2 + 2 * 7);
 }
+
+#[test]
+fn operations_that_the_next_process_lost_do_not_count_as_written() {
+    let store = Flaky::over(open_in_memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    ledger.stop_writer();
+    let (answers, sent) = mpsc::channel();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let send = move |_| {
+        counted.fetch_add(1, Ordering::AcqRel);
+        sent.recv().unwrap_or(true)
+    };
+    ledger.forward_actions(0, send).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let record = |name: &str, answer: bool| {
+        answers.send(answer).unwrap();
+        let end = reserve_unwritten(&ledger, name);
+        let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
+        runtime.block_on(async {
+            let waited = tokio::time::timeout(Duration::from_secs(60), ledger.wait_durable(ticket)).await;
+            waited.unwrap()
+        })
+    };
+    assert!(record("r1", true));
+    assert!(!record("r2", false), "the next process has ended");
+    let sent_before = calls.load(Ordering::Acquire);
+    // Nothing is sent after a loss, so that the next process never has an end without its reserve.
+    assert!(!record("r3", true));
+    assert_eq!(calls.load(Ordering::Acquire), sent_before);
+    assert!(ledger.is_failing());
+}
+
+/// Returns the end of a reservation that has no entry of its own.
+fn reserve_unwritten(ledger: &Arc<Ledger>, name: &str) -> HoldEnd {
+    let key: Arc<str> = "key".into();
+    let account_balance = ledger.account_balance("acme");
+    let hold = Hold::new(ledger.clone(), account_balance, name.into(), key, Wallet::Credits, 0, 0);
+    hold.into_settlement(charge(0))
+}
