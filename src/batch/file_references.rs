@@ -6,27 +6,28 @@ use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
 use crate::storage::files::FileConsumers;
 use async_trait::async_trait;
 use penstock_core::ApiError;
+use penstock_storage::StoreError;
 use penstock_storage::batches::BatchRecord;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 #[async_trait]
 impl FileConsumers for BatchManager {
-    fn is_in_use(&self, id: &str) -> bool {
+    fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
         if self.fleet.is_shared() {
-            return self.is_in_use_in_fleet(id);
+            return self.used_files_in_fleet(ids);
         }
         // At the start of the process and during a handover, not all running batches are known, so every file counts as
         // in use.
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
-            return true;
+            return ids.iter().copied().collect();
         }
         let open: Vec<_> =
             self.running.lock().values().map(|running| running.published.borrow().clone()).collect();
-        let is_user = |record: &BatchRecord| record.input == id || record.output.as_deref() == Some(id);
-        open.iter().any(|record| is_user(record))
-            || self.store.has_segment(open.iter().map(|record| &**record), id).unwrap_or(true)
+        let open: Vec<&BatchRecord> = open.iter().map(|record| &**record).collect();
+        self.files_of_batches(&open, ids).unwrap_or_else(|_| ids.iter().copied().collect())
     }
 
     async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError> {
@@ -57,6 +58,25 @@ impl FileConsumers for BatchManager {
         if self.fleet.is_shared() {
             self.request_end_by_input(id).await.ok();
         }
+    }
+}
+
+impl BatchManager {
+    /// Returns the files of `ids` that one of the batches reads or writes. Blocks.
+    pub(super) fn files_of_batches<'i>(
+        &self,
+        open: &[&BatchRecord],
+        ids: &[&'i str],
+    ) -> Result<HashSet<&'i str>, StoreError> {
+        let files = open.iter().flat_map(|record| [Some(record.input.as_str()), record.output.as_deref()]);
+        let files: HashSet<&str> = files.flatten().collect();
+        let mut used = HashSet::new();
+        for id in ids {
+            if files.contains(id) || self.store.has_segment(open.iter().copied(), id)? {
+                used.insert(*id);
+            }
+        }
+        Ok(used)
     }
 }
 

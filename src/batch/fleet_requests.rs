@@ -8,6 +8,7 @@ use penstock_core::ApiError;
 use penstock_storage::batches::{BatchRecord, CancellationRequest, FleetInsertOutcome};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreTable, Transaction};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -96,20 +97,14 @@ impl BatchManager {
         Ok(run_blocking(request).await?)
     }
 
-    /// Returns true if an unfinished batch of any gateway reads or writes a file, or if that is unknown. Blocks.
-    pub(super) fn is_in_use_in_fleet(&self, file: &str) -> bool {
-        let is_used = || {
-            let open = self.store.list_unfinished()?;
-            let is_user =
-                |record: &BatchRecord| record.input == file || record.output.as_deref() == Some(file);
-            Ok::<_, StoreError>(open.iter().any(is_user) || self.store.has_segment(&open, file)?)
-        };
-        match is_used() {
-            Ok(is_used) => is_used,
-            Err(error) => {
-                tracing::warn!(name: "batches_not_read", why = %error);
-                true
-            }
-        }
+    /// Returns the files of `ids` that an unfinished batch of any gateway reads or writes; all of them if that is
+    /// unknown. Blocks.
+    pub(super) fn used_files_in_fleet<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
+        let open = self.store.list_unfinished();
+        let used = open.and_then(|open| self.files_of_batches(&open.iter().collect::<Vec<_>>(), ids));
+        used.unwrap_or_else(|error| {
+            tracing::warn!(name: "batches_not_read", why = %error);
+            ids.iter().copied().collect()
+        })
     }
 }

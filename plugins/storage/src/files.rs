@@ -12,7 +12,7 @@ mod usage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
+use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, StoredRow, Transaction, versioned_json};
 
 use lists::list_key;
 pub use lists::{FilePage, FileQuery};
@@ -122,6 +122,15 @@ pub struct FileRecord {
     /// API path of the requests in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+}
+
+/// Page of the ids of expired files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExpiredPage {
+    /// Ids of the files.
+    pub ids: Vec<String>,
+    /// Position of the next page; `None` on the last page.
+    pub next: Option<Vec<u8>>,
 }
 
 /// Key of the row with the id of the contents directory.
@@ -261,17 +270,28 @@ impl FileStore {
         }
     }
 
-    /// Returns ids of files that have expired at `now`, the earliest expiry first.
+    /// Returns a page of the ids of files that have expired at `now`, the earliest expiry first. `after` is the
+    /// position `next` of the page before.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn expired_ids(&self, now: u64, limit: usize) -> Result<Vec<String>, StoreError> {
-        let page = self.store.scan(StoreTable::Files, EXPIRY_PREFIX, None, limit)?;
-        let parted = page.rows.iter().filter_map(|row| {
+    pub fn expired_page(
+        &self,
+        now: u64,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<ExpiredPage, StoreError> {
+        let page = self.store.scan(StoreTable::Files, EXPIRY_PREFIX, after, limit)?;
+        let expiry = |row: &StoredRow| {
             let (when, id) = row.key.get(EXPIRY_PREFIX.len()..)?.split_first_chunk::<8>()?;
             Some((u64::from_be_bytes(*when), String::from_utf8_lossy(id).into_owned()))
-        });
-        Ok(parted.take_while(|(when, _)| *when <= now).map(|(_, id)| id).collect())
+        };
+        let expired = page.rows.iter().filter_map(expiry).take_while(|(when, _)| *when <= now);
+        let ids = expired.map(|(_, id)| id).collect();
+        let last = page.rows.into_iter().next_back();
+        let is_expired = |row: &StoredRow| expiry(row).is_none_or(|(when, _)| when <= now);
+        let next = last.filter(|row| page.more && is_expired(row)).map(|row| row.key);
+        Ok(ExpiredPage { ids, next })
     }
 }
 

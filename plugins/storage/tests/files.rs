@@ -166,10 +166,24 @@ fn expired_files_are_found_without_a_full_scan() {
         for (id, expires_at) in [("a", Some(300)), ("b", None), ("c", Some(100)), ("d", Some(200))] {
             files.add(&FileRecord { expires_at, ..file("k", id, FilePurpose::Batch) }).unwrap();
         }
-        assert_eq!(files.expired_ids(99, 10).unwrap(), [""; 0]);
-        assert_eq!(files.expired_ids(200, 10).unwrap(), ["file-c", "file-d"]);
+        let expired = |now: u64, limit: usize| {
+            let (mut ids, mut after) = (Vec::new(), None::<Vec<u8>>);
+            loop {
+                let page = files.expired_page(now, after.as_deref(), limit).unwrap();
+                assert!(page.ids.len() <= limit);
+                ids.extend(page.ids);
+                after = page.next;
+                if after.is_none() {
+                    return ids;
+                }
+            }
+        };
+        for limit in [1, 2, 10] {
+            assert_eq!(expired(99, limit), [""; 0]);
+            assert_eq!(expired(200, limit), ["file-c", "file-d"]);
+        }
         files.delete(&files.get("file-c").unwrap().unwrap()).unwrap();
-        assert_eq!(files.expired_ids(400, 1).unwrap(), ["file-d"]);
+        assert_eq!(expired(400, 1), ["file-d", "file-a"]);
     });
 }
 

@@ -70,39 +70,50 @@ impl FileManager {
         }
     }
 
-    /// Deletes expired files that no running batch uses; of the files with an expiry of their own, at most 500 in one
-    /// call. Returns their number.
+    /// Deletes expired files that no running batch uses. Returns their number.
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.
     pub fn delete_expired(&self, at: ExpiryCheck) -> Result<u64, StoreError> {
-        let mut swept = 0;
-        for id in self.store.expired_ids(at.now, PAGE_SIZE)? {
-            if let Some(file) = self.store.get(&id)? {
-                swept += self.delete_if_expired(&file, at)?;
+        let (mut swept, mut position) = (0, None::<Vec<u8>>);
+        loop {
+            let page = self.store.expired_page(at.now, position.as_deref(), PAGE_SIZE)?;
+            let files: Result<Vec<_>, _> =
+                page.ids.iter().filter_map(|id| self.store.get(id).transpose()).collect();
+            swept += self.delete_unused(&files?, at)?;
+            position = page.next;
+            if position.is_none() {
+                break;
             }
         }
         let mut after: Option<String> = None;
         // IDs increase with time, so all files after the first one that has not expired have not expired either.
-        while at.retention.is_some() {
+        while let Some(retention) = at.retention {
             let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
-            for file in &page.files {
-                if at.retention.is_some_and(|seconds| file.created_at.saturating_add(seconds) > at.now) {
-                    return Ok(swept);
-                }
-                swept += self.delete_if_expired(file, at)?;
-            }
+            let is_retained = |file: &FileRecord| file.created_at.saturating_add(retention) > at.now;
+            let count = page.files.iter().position(is_retained).unwrap_or(page.files.len());
+            swept += self.delete_unused(page.files.get(..count).unwrap_or_default(), at)?;
             after = page.next;
-            if after.is_none() {
+            if count < page.files.len() || after.is_none() {
                 break;
             }
         }
         Ok(swept)
     }
 
-    fn delete_if_expired(&self, file: &FileRecord, at: ExpiryCheck) -> Result<u64, StoreError> {
-        let needed = || self.users.get().is_some_and(|runs| runs.is_in_use(&file.id));
-        Ok(u64::from(at.is_expired(file) && !needed() && self.delete_with_contents(file)?))
+    /// Deletes those of the files that have expired and that no running batch uses; returns their number. No batch can
+    /// begin to use an expired file.
+    fn delete_unused(&self, files: &[FileRecord], at: ExpiryCheck) -> Result<u64, StoreError> {
+        let expired: Vec<&FileRecord> = files.iter().filter(|file| at.is_expired(file)).collect();
+        let ids: Vec<&str> = expired.iter().map(|file| file.id.as_str()).collect();
+        let used = self.users.get().filter(|_| !ids.is_empty()).map(|runs| runs.used_files(&ids));
+        let mut swept = 0;
+        for file in expired {
+            if !used.as_ref().is_some_and(|used| used.contains(file.id.as_str())) {
+                swept += u64::from(self.delete_with_contents(file)?);
+            }
+        }
+        Ok(swept)
     }
 
     /// Deletes a record and then its contents; returns false if the record was already deleted.

@@ -51,6 +51,7 @@ use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, File
 use penstock_storage::ledger::CounterChange;
 use quota::{DiskQuota, UploadLimits};
 use shared_folder::SharedFolder;
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -65,9 +66,9 @@ const UPLOAD_FOLDER: &str = "aside";
 /// Parts of the program that use files, such as batches.
 #[async_trait]
 pub trait FileConsumers: Send + Sync {
-    /// Returns true if a consumer that still runs reads or writes this file, or if that is unknown. This protects the
-    /// file from expiry.
-    fn is_in_use(&self, id: &str) -> bool;
+    /// Returns the files of `ids` that a consumer reads or writes which still runs; all of them if that is unknown. This
+    /// protects the files from expiry.
+    fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str>;
 
     /// Ends all consumers of a file that the client wants to delete.
     ///

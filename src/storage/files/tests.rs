@@ -338,8 +338,9 @@ struct Running(parking_lot::Mutex<Vec<String>>);
 
 #[async_trait]
 impl FileConsumers for Running {
-    fn is_in_use(&self, id: &str) -> bool {
-        self.0.lock().iter().any(|one| one == id)
+    fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str> {
+        let used = self.0.lock();
+        ids.iter().copied().filter(|id| used.iter().any(|one| one == id)).collect()
     }
 
     async fn end_file_consumers(&self, id: &str) -> Result<(), ApiError> {
@@ -384,11 +385,30 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     );
     running.0.lock().push(young.id.clone());
     files.delete("k1", &young.id, at(now)).await.unwrap();
-    assert!(!running.is_in_use(&young.id), "what ran on it was told");
+    assert!(running.used_files(&[&young.id]).is_empty(), "what ran on it was told");
     assert!(
         directory.store.scan(StoreTable::Files, b"", None, 10).unwrap().rows.is_empty(),
         "no row is left"
     );
+}
+
+#[test]
+fn files_in_use_do_not_keep_others_from_expiring() {
+    let directory = TestDirectory::new();
+    let files = directory.open();
+    let add = |number: u64| {
+        let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+        let expires_at = Some(NOW.as_secs() + number);
+        let record = FileRecord { status: FileStatus::Processed, expires_at, ..record };
+        files.record_store().add(&record).unwrap();
+        record.id
+    };
+    let used: Vec<String> = (0..1_001).map(add).collect();
+    (1_001..1_004).for_each(|number| drop(add(number)));
+    files.set_consumers(Arc::new(Running(parking_lot::Mutex::new(used))));
+    let when = ExpiryCheck { now: NOW.as_secs() + 1_002, retention: None };
+    assert_eq!(files.delete_expired(when).unwrap(), 2);
+    assert_eq!(files.delete_expired(ExpiryCheck { now: u64::MAX, ..when }).unwrap(), 1);
 }
 
 #[tokio::test]
