@@ -101,7 +101,7 @@ impl ResponseRun {
         // The retention starts at the end, because a response may have run for most of it.
         let write = move || {
             let now = app.clock.unix_seconds();
-            app.responses.insert((&key, &id), now, &ended, app.response_limits())
+            app.responses.replace((&key, &id), now, &ended, app.response_limits())
         };
         spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }

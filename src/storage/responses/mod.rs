@@ -89,7 +89,7 @@ impl ResponseStore {
         Ok(store)
     }
 
-    /// Stores a response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest finished
+    /// Stores a new response whose retention starts at `retained_since`, Unix seconds, and evicts the oldest finished
     /// responses beyond the limits. The response survives a power loss.
     ///
     /// # Errors
@@ -97,10 +97,38 @@ impl ResponseStore {
     /// `InvalidInput` for an id that cannot name a file, and any I/O error.
     pub fn insert(
         &self,
+        name: (&str, &str),
+        retained_since: u64,
+        document: &[u8],
+        limits: ResponseLimits,
+    ) -> Result<()> {
+        self.write_counted(name, retained_since, document, limits, 0)
+    }
+
+    /// Stores a response as [`ResponseStore::insert`] does, in place of the stored one of the same id, if there is one.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`ResponseStore::insert`].
+    pub fn replace(
+        &self,
         (key, id): (&str, &str),
         retained_since: u64,
         document: &[u8],
         limits: ResponseLimits,
+    ) -> Result<()> {
+        let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
+        let replaced = self.files.size(name)?.unwrap_or(0);
+        self.write_counted((key, id), retained_since, document, limits, replaced)
+    }
+
+    /// Writes a file that replaces `replaced` counted bytes.
+    fn write_counted(
+        &self,
+        (key, id): (&str, &str),
+        retained_since: u64,
+        document: &[u8],
+        limits: ResponseLimits,
+        replaced: u64,
     ) -> Result<()> {
         let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
         let sealed = self.cipher.encrypt(key, id, retained_since, document)?;
@@ -110,7 +138,7 @@ impl ResponseStore {
             return Err(ErrorKind::StorageFull.into());
         }
         self.files.write(name, &sealed, retained_since)?;
-        self.usage.add_bytes(key, bytes);
+        self.usage.replace_bytes(key, replaced, bytes);
         // The response is stored. If this returned an error, the caller might repeat the write without a charge.
         if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions()) {
             tracing::error!(name: "responses_not_swept", why = %error);

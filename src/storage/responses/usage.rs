@@ -10,10 +10,11 @@ type BytesByKey = HashMap<Box<str>, u64, ahash::RandomState>;
 pub(super) struct StoredResponseBytes(Mutex<BytesByKey>);
 
 impl StoredResponseBytes {
-    pub(super) fn add_bytes(&self, key: &str, bytes: u64) {
+    /// Adds the bytes of a file of a key, and subtracts those of the file that it replaces.
+    pub(super) fn replace_bytes(&self, key: &str, replaced: u64, bytes: u64) {
         let mut keys = self.0.lock();
         match keys.get_mut(key) {
-            Some(used) => *used += bytes,
+            Some(used) => *used = used.saturating_sub(replaced).saturating_add(bytes),
             None => {
                 keys.insert(key.into(), bytes);
             }
