@@ -6,6 +6,7 @@ use super::errors::{
     batch_not_found, batches_not_writable, input_not_found, insert_error_response, too_many_batches,
 };
 use super::runner::RunnableBatch;
+use super::uncertain_insert::FailedInsert;
 use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT, api_object};
 use crate::auth::key_cache::Principal;
 use crate::storage::files::run_blocking;
@@ -47,11 +48,25 @@ impl BatchManager {
             ..BatchRecord::default()
         };
         let most = context.config_snapshot().settings.batches.open;
-        if batches.fleet.is_shared() {
-            let record = Self::insert_in_fleet(context, record, most).await?;
-            log_creation(&record);
-            return Ok(record);
-        }
+        let record = if batches.fleet.is_shared() {
+            Self::insert_in_fleet(context, record, most).await?
+        } else {
+            Self::insert_and_run(context, record, most).await?
+        };
+        log_creation(&record);
+        Ok(record)
+    }
+
+    /// Stores a batch and starts to run it, without a fleet.
+    ///
+    /// # Errors
+    /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
+    async fn insert_and_run(
+        context: &Arc<BatchContext>,
+        record: BatchRecord,
+        most: usize,
+    ) -> Result<Arc<BatchRecord>, ApiError> {
+        let batches = &context.batches;
         // The batch is registered before the insert, so that a concurrent deletion of the input file finds the batch,
         // or the insert finds the deletion.
         let (commands, publisher) =
@@ -64,11 +79,19 @@ impl BatchManager {
         let input =
             Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
         let inserted = tokio::task::spawn_blocking(move || store.insert(&new_record, input)).await;
-        if let Some(refusal) = insert_error_response(inserted.unwrap_or(Err(StoreError::Stuck))) {
-            batches.unregister(&record.id);
-            return Err(refusal);
+        if let Err(error) = inserted.unwrap_or(Err(StoreError::Stuck)) {
+            match batches.failed_insert(&record.id, &error).await {
+                FailedInsert::Stored => {}
+                FailedInsert::NotStored => {
+                    batches.unregister(&record.id);
+                    return Err(insert_error_response(&error));
+                }
+                FailedInsert::Unknown => {
+                    Self::cancel_uncertain_batch(context, record, Some((commands, publisher)));
+                    return Err(insert_error_response(&error));
+                }
+            }
         }
-        log_creation(&record);
         batches.spawn_batch(
             context,
             RunnableBatch { record: record.clone(), claim: None },

@@ -3,13 +3,12 @@
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 
-/// Returns the client's error for a store error of an insert; `None` if the insert succeeded.
-pub(super) fn insert_error_response(inserted: Result<(), StoreError>) -> Option<ApiError> {
-    match inserted {
-        Ok(()) => None,
-        Err(StoreError::Full) => Some(ApiError::new(ErrorCode::StorageFull)),
-        Err(StoreError::Guard { .. }) => Some(input_not_found()),
-        Err(_) => Some(batches_not_writable()),
+/// Returns the client's error for a store error of an insert.
+pub(super) fn insert_error_response(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Full => ApiError::new(ErrorCode::StorageFull),
+        StoreError::Guard { .. } => input_not_found(),
+        _ => batches_not_writable(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::context::BatchContext;
 use super::errors::{batches_not_writable, insert_error_response, too_many_batches};
+use super::uncertain_insert::FailedInsert;
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
 use penstock_core::ApiError;
@@ -22,7 +23,7 @@ impl BatchManager {
     /// # Errors
     /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
     pub(super) async fn insert_in_fleet(
-        context: &BatchContext,
+        context: &Arc<BatchContext>,
         record: BatchRecord,
         most: usize,
     ) -> Result<Arc<BatchRecord>, ApiError> {
@@ -33,15 +34,21 @@ impl BatchManager {
         let inserted =
             tokio::task::spawn_blocking(move || store.insert_in_fleet(&stored, &input, most)).await;
         match inserted.unwrap_or(Err(StoreError::Stuck)) {
-            Ok(FleetInsertOutcome::Inserted) => {
-                batches.claims.search.notify_one();
-                Ok(Arc::new(record))
-            }
-            Ok(FleetInsertOutcome::TooManyOpen) => Err(too_many_batches(most)),
-            Ok(FleetInsertOutcome::Refused) => Err(super::input_not_found()),
-            Err(StoreError::Guard { .. }) => Err(batches_not_writable()),
-            Err(error) => Err(insert_error_response(Err(error)).unwrap_or_else(batches_not_writable)),
+            Ok(FleetInsertOutcome::Inserted) => {}
+            Ok(FleetInsertOutcome::TooManyOpen) => return Err(too_many_batches(most)),
+            Ok(FleetInsertOutcome::Refused) => return Err(super::input_not_found()),
+            Err(StoreError::Guard { .. }) => return Err(batches_not_writable()),
+            Err(error) => match batches.failed_insert(&record.id, &error).await {
+                FailedInsert::Stored => {}
+                FailedInsert::NotStored => return Err(insert_error_response(&error)),
+                FailedInsert::Unknown => {
+                    Self::cancel_uncertain_batch(context, record, None);
+                    return Err(insert_error_response(&error));
+                }
+            },
         }
+        batches.claims.search.notify_one();
+        Ok(Arc::new(record))
     }
 
     /// Asks the gateway that runs a batch to end it, and waits for the end, for at most `END_TIMEOUT`. Returns the last

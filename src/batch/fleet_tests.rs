@@ -5,6 +5,7 @@
 mod cases;
 mod executor;
 mod groups;
+mod inserts;
 mod retries;
 mod slices;
 mod takeovers;

@@ -43,6 +43,7 @@ mod slice_merge;
 mod slice_result;
 mod slicing;
 mod stats;
+mod uncertain_insert;
 
 pub use background::{NewResponse, ResponseWatcher};
 pub use context::{
