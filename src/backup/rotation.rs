@@ -1,6 +1,6 @@
 //! Scheduled archives of a running gateway. An archive is written to a temporary folder, which gets its final name when
 //! the archive is completely on the disk, so that every named archive is complete. Then the oldest archives are
-//! deleted. Contents of complete files are hard-linked where possible. All calls block.
+//! renamed and deleted. Contents of complete files are hard-linked where possible. All calls block.
 
 use super::throttle::{Throttle, ThrottleLimits};
 use super::{BackupReport, DataPaths, export, file_copy, manifest};
@@ -14,6 +14,8 @@ use std::time::UNIX_EPOCH;
 
 /// Temporary folder of the archive that is being written.
 const TEMPORARY_FOLDER: &str = "aside";
+/// Suffix of the name of an archive that is being deleted.
+const DELETED_SUFFIX: &str = ".deleted";
 /// Bytes per second of an export: a small part of the throughput of any disk and of one processor.
 const BYTES_PER_SECOND: u64 = 32 << 20;
 
@@ -36,7 +38,8 @@ pub struct ExportJob<'a> {
 }
 
 impl ExportJob<'_> {
-    /// Writes an archive, and deletes the oldest beyond `max_archives`.
+    /// Writes an archive, and deletes the oldest beyond `max_archives`. An archive that cannot be deleted is logged, and
+    /// the next call tries it again.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the export fails; the incomplete archive is deleted.
@@ -65,14 +68,28 @@ impl ExportJob<'_> {
             remove_dir(&temporary).ok();
         }
         let saved = placed?;
-        let all = list_archives(&self.folder).map_err(failed)?;
-        for old in all.iter().take(all.len().saturating_sub(self.max_archives.max(1))) {
-            // Without its manifest the folder is no longer an archive, even if its deletion is interrupted.
-            fs::remove_file(self.folder.join(old).join(manifest::MANIFEST)).ok();
-            remove_dir(&self.folder.join(old)).map_err(failed)?;
+        if let Err(error) = delete_oldest(&self.folder, self.max_archives.max(1), remove_dir) {
+            tracing::warn!(name: "archive_not_deleted", why = %error);
         }
         Ok(saved)
     }
+}
+
+/// Deletes the oldest archives beyond `max_archives`, and those whose deletion was interrupted. All of them are tried;
+/// returns the first error.
+fn delete_oldest(folder: &Path, max_archives: usize, remove: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    let archives = list_archives(folder)?;
+    let excess = archives.len().saturating_sub(max_archives);
+    let mut deleted = Ok(());
+    for old in archives.iter().take(excess) {
+        // With another name the folder is no longer an archive, even if its deletion is interrupted.
+        let renamed = fs::rename(folder.join(old), folder.join(format!("{old}{DELETED_SUFFIX}")));
+        deleted = deleted.and(renamed);
+    }
+    for name in file_copy::folder_names(folder)?.iter().filter(|name| is_deleted_name(name)) {
+        deleted = deleted.and(remove(&folder.join(name)));
+    }
+    deleted
 }
 
 /// Returns the name of an archive, such as `2026-11-22T183000Z`. Sorted by name, archives are in the order of time.
@@ -84,6 +101,11 @@ fn is_archive_name(name: &str) -> bool {
     let shape = "0000-00-00T000000Z";
     let fits = |(byte, shape): (u8, u8)| if shape == b'0' { byte.is_ascii_digit() } else { byte == shape };
     name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
+}
+
+/// Returns true for the name of an archive that is being deleted.
+fn is_deleted_name(name: &str) -> bool {
+    name.strip_suffix(DELETED_SUFFIX).is_some_and(is_archive_name)
 }
 
 /// Returns the names of the archives in a folder, oldest first; empty if the folder does not exist.
@@ -120,7 +142,7 @@ fn remove_dir(folder: &Path) -> Result<()> {
 /// Deletes the contents of a deleted file from every archive, also from the archive that is being written.
 pub fn remove_from_archives(folder: &Path, id: &str) {
     for name in file_copy::folder_names(folder).into_iter().flatten() {
-        if is_archive_name(&name) || name == TEMPORARY_FOLDER {
+        if is_archive_name(&name) || is_deleted_name(&name) || name == TEMPORARY_FOLDER {
             fs::remove_file(folder.join(name).join(file_copy::FILES_FOLDER).join(id)).ok();
         }
     }
@@ -128,7 +150,33 @@ pub fn remove_from_archives(folder: &Path, id: &str) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
+
+    #[test]
+    fn an_archive_that_cannot_be_deleted_is_no_archive_and_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..5).map(|hour| archive_name(hour * 3_600)).collect();
+        names.iter().for_each(|name| fs::create_dir(folder.path().join(name)).unwrap());
+        let contents = folder.path().join(&names[0]).join(file_copy::FILES_FOLDER);
+        fs::create_dir(&contents).unwrap();
+        fs::write(contents.join("file-a"), "secret").unwrap();
+        let is_first = |path: &Path| path.to_string_lossy().contains(&names[0]);
+        let refuse =
+            |path: &Path| if is_first(path) { Err(ErrorKind::ResourceBusy.into()) } else { remove_dir(path) };
+        let refused = delete_oldest(folder.path(), 2, refuse).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+        assert_eq!(list_archives(folder.path()).unwrap(), names[3..]);
+        let left = file_copy::folder_names(folder.path()).unwrap();
+        assert_eq!(left.len(), 3, "the others are deleted: {left:?}");
+        // A deleted file is also removed from it.
+        remove_from_archives(folder.path(), "file-a");
+        let left = folder.path().join(left.iter().find(|name| is_deleted_name(name)).unwrap());
+        assert!(left.join(file_copy::FILES_FOLDER).exists());
+        assert!(!left.join(file_copy::FILES_FOLDER).join("file-a").exists());
+        delete_oldest(folder.path(), 2, remove_dir).unwrap();
+        assert_eq!(file_copy::folder_names(folder.path()).unwrap(), names[3..]);
+    }
 
     #[test]
     fn names_rise_with_time_and_nothing_else_is_taken_for_one() {
@@ -136,7 +184,14 @@ mod tests {
         assert!(
             is_archive_name(&archive_name(0)) && archive_name(1_700_000_000) < archive_name(1_700_000_001)
         );
-        for other in ["aside", "2023-11-14", "2023-11-14T221320z", "../../etc/passwd000", ""] {
+        for other in [
+            "aside",
+            "2023-11-14",
+            "2023-11-14T221320z",
+            "2023-11-14T221320Z.deleted",
+            "../../etc/passwd000",
+            "",
+        ] {
             assert!(!is_archive_name(other), "{other}");
         }
     }
