@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Bytes between two checks of the limits.
-const CHECK_BYTES: u64 = 1 << 20;
-/// Longest single pause. While the last rows of the store are copied, writes to the store are blocked, so the pauses
+const CHECK_BYTES: u64 = 128 << 10;
+/// Longest single pause; the rate needs longer ones only if one piece is larger than the bytes between two checks. While the last rows of the store are copied, writes to the store are blocked, so the pauses
 /// have to be brief.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
@@ -50,7 +50,7 @@ impl<'a> Throttle<'a> {
         Self { limits: Some(bounds), ..Self::unlimited() }
     }
 
-    /// Counts bytes that were read or written, and sleeps for at most 20 ms if the rate was exceeded.
+    /// Counts bytes that were read or written, and sleeps while the rate is exceeded.
     ///
     /// # Errors
     /// Returns `Interrupted` if the work must stop, and `StorageFull` if too little disk space would remain.
@@ -64,9 +64,6 @@ impl<'a> Throttle<'a> {
             return Ok(());
         };
         self.checked_at = self.bytes;
-        if (bounds.stop)() {
-            return Err(Error::new(ErrorKind::Interrupted, "the gateway stops"));
-        }
         if !crate::storage::files::quota::has_free_space(&bounds.folder, 0, bounds.min_free_bytes) {
             return Err(Error::new(
                 ErrorKind::StorageFull,
@@ -74,11 +71,16 @@ impl<'a> Throttle<'a> {
             ));
         }
         let due = Duration::from_secs_f64(self.bytes as f64 / bounds.bytes_per_second.max(1) as f64);
-        let pause = due.saturating_sub(self.started.elapsed());
-        if !pause.is_zero() {
+        loop {
+            if (bounds.stop)() {
+                return Err(Error::new(ErrorKind::Interrupted, "the gateway stops"));
+            }
+            let pause = due.saturating_sub(self.started.elapsed());
+            if pause.is_zero() {
+                return Ok(());
+            }
             sleep(pause.min(MAX_PAUSE));
         }
-        Ok(())
     }
 
     /// Returns the closest existing ancestor of a folder, for the free-space check.
@@ -111,22 +113,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_brake_holds_back_and_ends() {
+    fn a_throttle_holds_its_rate_and_ends() {
         let (go, folder) = (|| false, std::env::temp_dir());
         let bounds = |free, stop| ThrottleLimits {
-            bytes_per_second: 100 << 20,
+            bytes_per_second: 32 << 20,
             min_free_bytes: free,
             folder: folder.clone(),
             stop,
         };
-        let mut brake = Throttle::new(bounds(0, &go));
-        let begun = Instant::now();
-        for _ in 0..10 {
-            brake.throttle_bytes(CHECK_BYTES).unwrap();
+        // 4 MiB, whatever the size of the pieces.
+        for piece in [64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+            let mut throttle = Throttle::new(bounds(0, &go));
+            for _ in 0..(4 << 20) / piece {
+                throttle.throttle_bytes(piece).unwrap();
+            }
+            let elapsed = throttle.started.elapsed();
+            assert!(elapsed >= Duration::from_millis(125), "{piece}: {elapsed:?}");
         }
-        assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
         let halt = || true;
-        let stopped = Throttle::new(bounds(0, &halt)).throttle_bytes(CHECK_BYTES);
+        let stopped = Throttle::new(bounds(0, &halt)).throttle_bytes(u64::MAX >> 1);
         assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
         let full = Throttle::new(bounds(u64::MAX, &go)).throttle_bytes(CHECK_BYTES);
         assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
