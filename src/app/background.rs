@@ -269,9 +269,8 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
-        // Every gateway tracks outages of the bucket, since any gateway may become the leader that sweeps next.
         let due = state.files.bucket().filter(|bucket| {
-            bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
+            bucket.is_sweep_due(state.clock.steady_now(), age, is_ready, state.stores.fleet.is_leader())
         });
         due.map(|bucket| bucket.sweep(state.files.record_store(), age))
     });

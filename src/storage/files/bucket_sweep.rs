@@ -21,14 +21,14 @@ pub struct SweepSchedule {
 }
 
 impl SweepSchedule {
-    /// Returns true if a sweep is due, and then counts the sweep as made.
-    fn is_due(&mut self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
+    /// Returns true if a sweep of the leader is due, and then counts the sweep as made.
+    fn is_due(&mut self, now: Duration, interval: Duration, is_store_ready: bool, is_leader: bool) -> bool {
         if !is_store_ready {
             self.outage_at = Some(now);
         }
         let is_past =
             |at: Option<Duration>, pause: Duration| at.is_none_or(|at| now >= at.saturating_add(pause));
-        let is_due = is_past(self.outage_at, OUTAGE_PAUSE) && is_past(self.swept_at, interval);
+        let is_due = is_leader && is_past(self.outage_at, OUTAGE_PAUSE) && is_past(self.swept_at, interval);
         if is_due {
             self.swept_at = Some(now);
         }
@@ -57,10 +57,16 @@ impl SweepOutcome {
 }
 
 impl FileBucket {
-    /// Returns true if a sweep is due, and then counts the sweep as made. Called every minute, so that outages of the
-    /// store are noticed.
-    pub fn is_sweep_due(&self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
-        self.schedule.lock().is_due(now, interval, is_store_ready)
+    /// Returns true if a sweep of the leader is due, and then counts the sweep as made. Called every minute on each
+    /// gateway, so that a gateway that becomes the leader knows of outages of the store.
+    pub fn is_sweep_due(
+        &self,
+        now: Duration,
+        interval: Duration,
+        is_store_ready: bool,
+        is_leader: bool,
+    ) -> bool {
+        self.schedule.lock().is_due(now, interval, is_store_ready, is_leader)
     }
 
     /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still
@@ -159,12 +165,22 @@ mod tests {
     #[test]
     fn a_sweep_is_made_hourly_and_not_soon_after_an_outage() {
         let mut schedule = SweepSchedule::default();
-        let mut is_due = |minutes: u64, is_ready| {
-            schedule.is_due(Duration::from_secs(minutes * 60), Duration::from_secs(3_600), is_ready)
-        };
+        let hour = Duration::from_secs(3_600);
+        let mut is_due =
+            |minutes: u64, is_ready| schedule.is_due(Duration::from_secs(minutes * 60), hour, is_ready, true);
         assert!(is_due(1, true) && !is_due(2, true));
         assert!(!is_due(60, true) && is_due(61, true));
         assert!(!is_due(121, false), "the store is away");
         assert!(!is_due(130, true) && is_due(131, true));
+    }
+
+    #[test]
+    fn a_gateway_that_becomes_the_leader_sweeps_at_once() {
+        let (mut schedule, hour) = (SweepSchedule::default(), Duration::from_secs(3_600));
+        let mut is_due = |minutes: u64, is_leader| {
+            schedule.is_due(Duration::from_secs(minutes * 60), hour, true, is_leader)
+        };
+        assert!(!is_due(1, false) && !is_due(2, false));
+        assert!(is_due(3, true) && !is_due(4, true));
     }
 }
