@@ -6,12 +6,16 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-/// Installs a panic hook that logs the location in the source.
+/// Installs a panic hook that logs the location in the source. A panic of the main thread ends the process, so the hook
+/// waits for the log there; other threads continue, and must not wait for a blocked standard error.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
         tracing::error!(name: "panicked", place = location);
-        log::flush_log();
+        match std::thread::current().name() {
+            Some("main") => log::flush_log(),
+            _ => log::request_flush(),
+        }
     }));
 }
 

@@ -11,7 +11,7 @@ mod line;
 mod writer;
 
 pub use exchange::log_exchange;
-pub use writer::flush_log;
+pub use writer::{flush_log, request_flush};
 
 use crate::config::settings::{LogLevel, LogSettings};
 use layer::LineLayer;

@@ -28,9 +28,14 @@ const THREAD_NAME: &str = "log";
 static QUEUE: LineQueue = LineQueue::new();
 static THREAD: WriterThread = WriterThread::new();
 
-/// Waits until all lines so far are written, for at most a second; called at the end of the process and after a panic.
+/// Waits until all lines so far are written, for at most a second; called at the end of the process.
 pub fn flush_log() {
     QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
+}
+
+/// Makes the writer thread write all lines so far without a pause. Does not wait.
+pub fn request_flush() {
+    QUEUE.request_flush();
 }
 
 /// Queues a log line, or writes it directly if there is no writer thread.
@@ -99,6 +104,11 @@ impl LineQueue {
 
     fn is_empty(&self) -> bool {
         self.lines.load(Ordering::Acquire) == 0
+    }
+
+    fn request_flush(&self) {
+        *self.is_flushing.lock() = true;
+        self.flush_requested.notify_one();
     }
 
     /// Returns true once all lines are written, and false at the deadline.
@@ -293,6 +303,22 @@ mod tests {
         drop(open);
         assert!(QUEUE.wait_until_written(Instant::now() + Duration::from_secs(60)));
         assert_eq!(read.try_iter().collect::<Vec<_>>(), ["two\nthree\n"]);
+        assert!(!*QUEUE.is_flushing.lock(), "the next interval is not cut short");
+    }
+
+    #[test]
+    fn a_requested_flush_ends_the_interval_and_does_not_wait() {
+        static QUEUE: LineQueue = LineQueue::new();
+        let (worker, read, open) = start(&QUEUE);
+        QUEUE.push(&worker, b"one\n");
+        assert_eq!(read.recv().unwrap(), "one\n");
+        // The output hangs with the first line.
+        QUEUE.push(&worker, b"two\n");
+        QUEUE.request_flush();
+        assert!(!QUEUE.is_empty());
+        drop(open);
+        assert_eq!(read.recv().unwrap(), "two\n");
+        assert!(QUEUE.wait_until_written(Instant::now() + Duration::from_secs(60)));
         assert!(!*QUEUE.is_flushing.lock(), "the next interval is not cut short");
     }
 
