@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Sentence about the format of a checkpoint, for error messages.
-pub const CHECKPOINT_FORMAT_HINT: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
+pub const CHECKPOINT_FORMAT_HINT: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, with a hash of 64 hexadecimal digits for each chain.";
 
 /// Checkpoint of the ledger: hashes of entries, by the numbers of the entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
