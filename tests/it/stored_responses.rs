@@ -332,7 +332,11 @@ async fn stored_items_larger_than_a_body_are_named_by_their_member() {
     let running = Bench::new().settings(limits).provider("a", &provider).start().await;
     let client = storing(&running).await;
     let first = response(&client.post(RESPONSES, &ask(false, "Hi")).await);
-    let continued = |previous: &Value, input: Value| json!({"model": "m", "store": true, "previous_response_id": previous, "input": input});
+    let continued = |previous: &Value, input: Value| {
+        let mut request = json!({"model": "m", "store": true, "input": input});
+        request["previous_response_id"] = previous.clone();
+        request
+    };
     let second = response(&client.post(RESPONSES, &continued(&first["id"], json!("More"))).await);
     let reference = json!({"type": "item_reference", "id": first["output"][0]["id"]});
     for (request, param) in [
@@ -340,7 +344,7 @@ async fn stored_items_larger_than_a_body_are_named_by_their_member() {
         (continued(&Value::Null, json!([reference, reference])), "input"),
     ] {
         let refused = client.post(RESPONSES, &request).await;
-        let error = &refused.json()["error"];
+        let error = refused.json()["error"].clone();
         assert_eq!((refused.status, error["param"].as_str()), (413, Some(param)), "{error}");
         assert!(error["message"].as_str().unwrap().starts_with(&format!("{param}: ")), "{error}");
         assert_eq!(error["details"]["max_bytes"], 2048, "{error}");

@@ -39,7 +39,7 @@ pub enum ExtraMember {
     EncodingFormat,
     /// `return_documents` of rerank.
     ReturnDocuments,
-    /// `raw_scores` of rerank.
+    /// `raw_scores` of rerank. If it is omitted, the scores are probabilities.
     RawScores,
     /// `response_format` of images and transcriptions, and `timestamp_granularities`.
     MediaFormat,

@@ -46,6 +46,7 @@ pub async fn attempt_buffered(
 /// Request of an attempt whose response is read.
 #[derive(Clone, Copy)]
 pub struct SentRequest {
+    /// Format of the request and of its response.
     pub wire_format: WireFormat,
     /// Adjustment with which the request was built. Other requests may change that of the offer before the response.
     pub adjustment: RequestAdjustment,

@@ -7,6 +7,7 @@ use penstock_storage::{
 };
 use std::io::copy;
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,7 +76,12 @@ fn a_process_that_cannot_open_a_second_connection_leaves_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = elsewhere(&server.options(), &folder);
     options.takeover_after = TAKEOVER;
+    options.folder = folder.path().join("a/b");
     drop(open_postgres(&options).unwrap());
+    for path in ["a", "a/b", "a/b/strand"] {
+        let mode = std::fs::metadata(folder.path().join(path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{path} is for its owner only");
+    }
     let proxy = Proxy::start(server.socket(), 1);
     let refused = open_postgres(&proxy.options(&options)).unwrap_err();
     assert!(matches!(refused, StoreError::Unreachable { .. }), "{refused:?}");
@@ -83,7 +89,7 @@ fn a_process_that_cannot_open_a_second_connection_leaves_at_once() {
         server.query(&format!("select {column} from {}.strands order by id desc limit 1", options.schema))
     };
     assert_eq!(strands("live"), "f");
-    let token = std::fs::read_to_string(folder.path().join("strand")).unwrap();
+    let token = std::fs::read_to_string(options.folder.join("strand")).unwrap();
     assert_eq!(token, strands("token"), "the next process of the folder would take over from this one");
 }
 
@@ -92,7 +98,7 @@ fn a_page_of_large_rows_transfers_no_more_than_its_limit() {
     const ROWS: usize = 150;
     let server = PostgresServer::start();
     let folder = tempfile::tempdir().unwrap();
-    let proxy = Proxy::start(server.socket(), 3);
+    let proxy = Proxy::start(server.socket(), usize::MAX);
     let store = open_postgres(&proxy.options(&elsewhere(&server.options(), &folder))).unwrap();
     let table = StoreTable::Files;
     for number in 0..ROWS {

@@ -80,8 +80,7 @@ fn a_process_that_lost_its_strand_writes_nothing_more() {
     for _ in 0..2 {
         let refused = add_one(&*first).unwrap_err();
         assert!(matches!(refused, StoreError::Evicted { .. }), "{refused:?}");
-        let text = refused.to_string();
-        assert!(text.contains("has taken over") && text.contains(&std::process::id().to_string()), "{text}");
+        assert!(refused.to_string().contains("has taken over"), "{refused}");
     }
     assert_eq!(first.health(), StoreHealth::Failed);
     add_one(&*second).unwrap();
