@@ -82,8 +82,8 @@ fn resolve_document(
     }
 }
 
-/// Address and storage of a gateway, for commands that need nothing else of the configuration. The settings of
-/// providers are not resolved, since their secrets may not be available in the current shell.
+/// Settings with which a command reaches a running gateway, or opens its store. The settings of providers are not
+/// resolved, since their secrets may not be available in the current shell.
 #[derive(Clone, Debug)]
 pub struct AdminTarget {
     /// Address of the admin listener.
@@ -96,7 +96,7 @@ pub struct AdminTarget {
     pub files: PathBuf,
     /// Bucket for the contents of files, if one is configured.
     pub bucket: Option<BucketSettings>,
-    /// Settings of the store, or the mistakes in its part of the configuration.
+    /// Settings of the store, or the mistakes in `[storage]`, `[fleet]` and `[files]`.
     pub storage: Result<StorageSettings, Vec<Diagnostic>>,
 }
 
@@ -104,7 +104,7 @@ impl ConfigSource {
     /// Reads only the settings that are needed to reach the gateway or its store.
     ///
     /// # Errors
-    /// Returns the mistakes in the files or in the address of the admin listener.
+    /// Returns the mistakes if the configuration cannot be read or the address of the admin listener is invalid.
     pub fn admin_target(&self) -> Result<AdminTarget, Diagnostics> {
         let mut report = Diagnostics::default();
         let Some(root) = self.read_document(&mut report) else { return Err(report) };

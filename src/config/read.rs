@@ -74,8 +74,8 @@ impl ConfigTable<'_> {
         Some(root)
     }
 
-    /// Returns the files that match a pattern, sorted by name. A path without `*` is returned unchanged, whether or not
-    /// it exists.
+    /// Returns the files that match a pattern, sorted by name. The pattern is relative to the folder of the file
+    /// `from`. Only its last part may contain `*`; without one, the path is returned even if there is no such file.
     fn included_paths(&mut self, from: &Path, element: &SpannedValue) -> Vec<PathBuf> {
         let Some(pattern) = element.text() else { return Vec::new() };
         let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
@@ -136,7 +136,7 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Describes an I/O error in words, without the number of the error.
+/// Describes an I/O error: the usual ones in words, all others as the operating system does.
 pub fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
@@ -146,7 +146,7 @@ pub fn describe_io_error(error: &std::io::Error) -> String {
     }
 }
 
-/// Parses a file. Reports all its syntax errors at once, and then returns `None`.
+/// Parses a text. If it has syntax errors, reports all of them and returns `None`.
 fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {

@@ -134,8 +134,8 @@ pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value>
     }
 }
 
-/// Converts a valid value to the form in which it is deserialized: an exact decimal is given as its digits, not as a
-/// float.
+/// Converts a valid value to the form in which it is deserialized: an exact decimal becomes the text of its digits, so
+/// that it is not read as a float.
 pub fn to_stored_value(node: SpannedValue, format: &str) -> SpannedValue {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {

@@ -1,5 +1,5 @@
-//! Deserialization of a document that borrows from its [`SpannedValue`]s. An integer or a float that does not fit into
-//! 64 bits is deserialized as its literal text.
+//! Deserialization of a document that borrows from its [`SpannedValue`]s. An integer beyond the range of `i64`, and a
+//! float that is not finite, are deserialized as their literal text.
 
 use super::spanned_toml::{SpannedValue, Value};
 use serde::de::value::{Error, MapAccessDeserializer, MapDeserializer, SeqDeserializer};

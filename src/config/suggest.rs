@@ -1,6 +1,7 @@
 //! Suggestions for misspelled names.
 
-/// Returns the name in `known` that is most similar to `unknown`, or `None` if none is similar enough.
+/// Returns the name in `known` that is most similar to `unknown`; `None` if each differs by more edits than a third of
+/// the length of `unknown`, from one to three.
 pub fn most_similar<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let unknown = normalize(unknown);
     let allowed = (unknown.chars().count() / 3).clamp(1, 3);
@@ -12,7 +13,7 @@ pub fn most_similar<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// Normalizes case, dashes and underscores of at most 64 characters.
+/// Normalizes a name for the comparison: its first 64 characters, in lower case, with `_` for `-`.
 fn normalize(name: &str) -> String {
     name.chars().take(64).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }

@@ -82,7 +82,8 @@ pub fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0".to_owned() } else { text }
 }
 
-/// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes.
+/// Parses `"32MiB"`, `"1GB"`, `"512B"`, or a plain number of bytes; the case of the unit is ignored. Returns `None` for
+/// a fraction or a number of more than 64 bits.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

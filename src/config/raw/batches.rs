@@ -36,11 +36,11 @@ pub struct BatchesConfig {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct GridConfig {
-    /// Share of the emissions that waiting must save at least, 0 to 1.
+    /// Minimum share of its emissions that a batch must save by waiting, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub saving: ExactDecimal,
     /// CSV file of lines `place,hour,g_per_kwh`, such as `FR,2026-11-22T14:00Z,31`; read at start and at each reload. A
-    /// place is a member state or the id of a provider.
+    /// place is the code of a member state or the id of a provider.
     #[schemars(length(min = 1), example = &"grid/forecast.csv")]
     pub forecast: Option<String>,
     /// Typical carbon intensity, used where there is no forecast: for each place, 24 numbers in grams of CO2e per kWh,

@@ -91,12 +91,13 @@ pub struct ModelConfig {
     pub energy: EnergyConfig,
     /// Tokenizer for counting tokens. Without it token counts are estimates.
     pub tokenizer: Option<TokenizerConfig>,
-    /// Scores of a reranking model: `as_is` if they are already from 0 to 1, `sigmoid` if they are logits to be
-    /// converted.
+    /// Scale of the scores of a reranking model: `as_is` if they are already from 0 to 1, `sigmoid` if they are logits
+    /// to be converted.
     #[serde(default)]
     pub score: ScoreConfig,
     /// Meaning of token ids in the `input` of an embedding request: ids of `cl100k_base` or `o200k_base`, which are
-    /// converted to text; ids of the model itself (`native`); or refused (`refuse`).
+    /// converted to text; ids of the model itself (`native`), which are sent unchanged; or none, so that they are
+    /// refused (`refuse`).
     #[serde(default)]
     pub token_ids: TokenIdsConfig,
     /// Sampling parameters that a request's `preset` sets if the client left them out.
@@ -108,7 +109,8 @@ pub struct ModelConfig {
     /// True if another provider continues a stream that breaks.
     #[serde(default = "yes")]
     pub rescue: bool,
-    /// True if a conversation goes to the provider that has its beginning cached, as long as that is worth it.
+    /// True if a conversation goes to the provider that has its beginning cached, while the expected saving outweighs a
+    /// better offer.
     #[serde(default = "yes")]
     pub affinity: bool,
 }
@@ -321,8 +323,8 @@ pub struct TokenizerConfig {
     /// Name of a built-in tokenizer, instead of files.
     #[schemars(length(min = 1), example = &"gpt-oss")]
     pub builtin: Option<String>,
-    /// Rule for converting an image to tokens, such as `{ rule = "patches", px = 28, min = 4, max = 16384 }`. Without
-    /// it requests with images are estimated.
+    /// Rule that counts the tokens of an image, such as `{ rule = "patches", px = 28, min = 4, max = 16384 }`. Without
+    /// it, token counts of requests with images are estimates.
     pub images: Option<Map<String, Value>>,
 }
 

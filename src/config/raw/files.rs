@@ -64,7 +64,7 @@ pub struct FileStoreConfig {
     /// Folder in the bucket; by default none. Each store needs a folder or a bucket of its own.
     #[schemars(length(min = 1), example = &"penstock/files")]
     pub prefix: Option<String>,
-    /// Form of the addresses: the bucket in the path, or in the host name.
+    /// Form of the objects' URLs: the bucket in the path, or in the host name.
     #[serde(default)]
     pub style: BucketStyleName,
     /// ID of the access key, which may get, put, list and delete objects.
@@ -84,18 +84,18 @@ pub struct FileStoreConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct WebIdentityConfig {
-    /// File of the token, which something else renews. It is read for each exchange.
+    /// File that contains the token, which another process renews. It is read for each exchange.
     #[schemars(length(min = 1), example = &"/var/run/secrets/s3/token")]
     pub token_file: String,
-    /// Role that the keys have; it may get, put, list and delete objects.
+    /// Role of the temporary keys; it may get, put, list and delete objects.
     #[schemars(length(min = 1), example = &"arn:aws:iam::123456789012:role/penstock")]
     pub role: String,
-    /// URL of the security token service; by default `endpoint`, as stores with a service of their own have it.
+    /// URL of the security token service; by default that of the store, for stores that have their own service.
     #[schemars(length(min = 1), example = &"https://sts.eu-central-1.amazonaws.com")]
     pub endpoint: Option<String>,
 }
 
-/// Form of the addresses of objects.
+/// Form of the URLs of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]

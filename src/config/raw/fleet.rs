@@ -14,13 +14,15 @@ pub struct FleetConfig {
     pub name: Option<String>,
     /// Time without a heartbeat after which other gateways take over the batches of this one.
     pub claim: NonZeroDuration,
-    /// Time without a heartbeat after which other gateways take back the credits that this gateway holds, and accept
-    /// nothing more from it. Without the database, prepaid accounts are served for three quarters of this time.
+    /// Time without a heartbeat after which other gateways evict this one: they take back the credits that it holds,
+    /// and the database accepts no more writes from it. Without the database, prepaid accounts are served for three
+    /// quarters of this time.
     pub lease: NonZeroDuration,
     /// Credits that a gateway holds in advance for each prepaid account, as the time for which they last at the present
     /// rate of spending.
     pub ahead: NonZeroDuration,
-    /// Time without the database for which known keys are accepted; 0s for as long as there are leases.
+    /// Maximum time without the database for which known keys are accepted; 0s for no limit. Leases limit the spending
+    /// of prepaid accounts in both cases.
     pub stale: DurationOrZero,
 }
 

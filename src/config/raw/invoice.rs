@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct InvoiceConfig {
-    /// Name of the seller. Without one, statements have no seller and are no invoices.
+    /// Name of the seller. Without it, no invoice can be issued, and statements have no seller.
     #[schemars(length(min = 1, max = 200), example = &"Example Hosting GmbH")]
     pub seller: Option<String>,
     /// Address of the seller, line by line.
@@ -22,8 +22,8 @@ pub struct InvoiceConfig {
     /// VAT rate in percent.
     #[schemars(extend("maximum" = 100))]
     pub vat_percent: ExactDecimal,
-    /// Prefix of each invoice number, such as `PS-` in `PS-2026-000001`. The year and a number follow that is consecutive for
-    /// the seller and the year.
+    /// Prefix of the numbers of invoices and credit notes, such as `PS-` in `PS-2026-000001`. The year follows, and a
+    /// number that is consecutive for the seller and the year.
     #[schemars(length(max = 20), example = &"PS-")]
     pub number_prefix: String,
     /// Text below the sums, such as the terms of payment.

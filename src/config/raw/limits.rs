@@ -12,7 +12,8 @@ pub struct LimitsConfig {
     /// Maximum number of client connections; more are closed on arrival.
     #[schemars(range(min = 1))]
     pub connections: u32,
-    /// Maximum number of connections of one client: an IPv4 address, or an IPv6 network of 64 bits.
+    /// Maximum number of connections of one client: an IPv4 address, or an IPv6 network of 64 bits. A loopback address
+    /// has no limit of its own.
     #[schemars(range(min = 1))]
     pub connections_per_client: u32,
     /// Maximum size of a request head; a larger one is refused with 431.
@@ -27,7 +28,7 @@ pub struct LimitsConfig {
     pub h2_streams: u32,
     /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
     pub h2_resets: u32,
-    /// Maximum number of frames without data per second of an HTTP/2 connection.
+    /// Maximum number of frames without data per second of an HTTP/2 connection, minus those that belong to answers.
     #[schemars(range(min = 100))]
     pub h2_frames: u32,
     /// Maximum size of a JSON body; a larger one is refused with 413.

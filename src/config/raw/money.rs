@@ -17,10 +17,10 @@ pub struct BillingConfig {
     /// Price of one kilowatt-hour in EUR if model and offer have none: the price of models billed by energy, and for
     /// all others the value of the energy in `billing_cost`.
     pub eur_per_kwh: ExactDecimal,
-    /// Spending limit of accounts: `prepaid` for the granted amount, then 402; `unlimited` for none, to be invoiced
-    /// afterwards. Charges are recorded in both cases.
+    /// Spending limit of accounts: `prepaid` allows the granted amount, then requests are refused with 402; `unlimited`
+    /// has no limit and is invoiced afterwards. Charges are recorded in both cases.
     pub credit: CreditPolicy,
-    /// Output tokens to reserve for a request without `max_tokens`; the charge is for the tokens that it used.
+    /// Output tokens to reserve for a request without `max_tokens`; only the tokens that it used are charged.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub reserve_output_tokens: u32,
 }
@@ -47,14 +47,16 @@ pub struct LedgerConfig {
     /// Durability of an answer. `behind`: it does not wait for its charge to be on the disk; a crash loses at most the
     /// charges of the last `window` and the write after it. `answer`: its last bytes wait for the charge.
     pub sync: LedgerSync,
-    /// Maximum amount of unwritten charges in EUR while the store accepts none; until then requests are served from
-    /// memory.
+    /// Maximum amount of unwritten charges, in EUR, while the store accepts none; beyond it requests are refused with
+    /// 503.
     pub debt: ExactDecimal,
-    /// Maximum memory for unwritten charges; beyond it requests are refused.
+    /// Maximum memory for unwritten charges; beyond it requests are refused with 503.
     pub backlog: ByteSize,
-    /// Time after which an unfinished write counts as a failure of the store.
+    /// Time after which an unfinished write counts as a failure of the store. An answer waits for its charge at most
+    /// twice as long.
     pub slow: NonZeroDuration,
-    /// Maximum time by which the last entry may be ahead of the clock; beyond it the gateway does not start.
+    /// Maximum time by which the last entry of the ledger may be ahead of the clock; beyond it the gateway does not
+    /// start.
     pub ahead: NonZeroDuration,
 }
 

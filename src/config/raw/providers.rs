@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct ProviderConfig {
-    /// Unique name in answers, logs and metrics.
+    /// Unique name of the provider in answers, logs and metrics.
     #[schemars(extend("format" = "provider-id"), example = &"scaleway-par2")]
     pub id: String,
     /// Company that runs the provider.
@@ -77,12 +77,12 @@ pub struct ProviderConfig {
     /// Additional headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
-    /// Other hosts from which its images may be fetched, as `https://host`: its answers may contain URLs of these
-    /// hosts.
+    /// Other hosts from which images of its answers may be fetched, as `https://host`, in addition to its own host.
     #[serde(default)]
     #[schemars(example = &["https://images.example.eu"])]
     pub image_hosts: Vec<String>,
-    /// Position of its energy meter, if it reports measured energy without stating this.
+    /// Boundary of its energy meter, if its answers report measured energy without a boundary: `gpu` for the
+    /// accelerators, `it` for the complete server, `facility` for the building.
     pub measured: Option<MeterBoundaryConfig>,
     /// True if, by contract, models billed by energy are charged for measured energy (at most twice the list value).
     #[serde(default)]
@@ -166,10 +166,11 @@ pub struct TimeoutsConfig {
     pub first_byte: NonZeroDuration,
     /// Timeout of the response head of an unstreamed request, which arrives after the generation.
     pub plain: NonZeroDuration,
-    /// Time from the response head of a stream to its first content token.
+    /// Maximum time from the response head of a stream to its first content token.
     pub first_token: NonZeroDuration,
-    /// Time without progress. Generated text, reasoning or a tool call is progress in a stream; comments, pings and
-    /// empty deltas are not. In any other answer, every byte that is not white space is progress.
+    /// Maximum time without progress, in a stream after its first content token. Generated text, reasoning or a tool
+    /// call is progress in a stream; comments, pings and empty deltas are not. In any other answer, every byte that is
+    /// not white space is progress.
     pub idle: NonZeroDuration,
     /// Timeout of a complete attempt.
     pub total: NonZeroDuration,
@@ -241,7 +242,7 @@ pub enum EngineConfig {
     Tei,
 }
 
-/// Position of an energy meter.
+/// Boundary of an energy meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -18,7 +18,7 @@ pub struct RoutingConfig {
     pub total: NonZeroDuration,
     /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
     pub patience: DurationOrZero,
-    /// Mean pause before the single quick retry at a healthy provider after 500, 502 or a reset.
+    /// Mean pause before the quick retry that a request has once at each healthy provider, after 500, 502 or a reset.
     pub quick_retry: DurationOrZero,
     /// Maximum time for which a request with the flavor `:batch` waits in the queue.
     pub batch_wait: NonZeroDuration,
@@ -27,19 +27,19 @@ pub struct RoutingConfig {
     pub batch_lines: u32,
     /// Time after its last answer for which a conversation goes to the provider that has its beginning cached.
     pub session_lifetime: NonZeroDuration,
-    /// Circuit breaker: conditions for ejecting a provider for a while.
+    /// Circuit breaker of each offer: conditions for ejecting it for a while.
     pub breaker: CircuitBreakerConfig,
 }
 
-/// Circuit breaker: conditions for ejecting a provider for a while.
+/// Circuit breaker of each offer: conditions for ejecting it for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct CircuitBreakerConfig {
-    /// Number of consecutive failures after which a provider is ejected.
+    /// Number of consecutive failures after which an offer is ejected.
     #[schemars(range(min = 1, max = 1000))]
     pub consecutive: u32,
-    /// Share of failures within `window` at which a provider is ejected.
+    /// Share of failures within `window` at which an offer is ejected, 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub error_rate: ExactDecimal,
     /// Minimum number of results within `window` for `error_rate` to apply.

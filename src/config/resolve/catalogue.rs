@@ -288,7 +288,8 @@ const fn convert_billing(raw: raw::ModelBilling) -> BillingUnit {
     }
 }
 
-/// Returns the tariff of the written prices; missing prices are taken from `other`.
+/// Returns the tariff of the written prices. Missing prices are taken from `other`, except that of cached input if an
+/// input price is written.
 pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     let price =
         |price: Option<raw::ExactDecimal>, other: Option<Decimal>| price.map(|price| price.0).or(other);

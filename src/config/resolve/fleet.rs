@@ -7,7 +7,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use std::time::Duration;
 
-/// Minimum time without a heartbeat; a heartbeat is sent each second.
+/// Minimum of `fleet.claim`. A gateway sends a heartbeat each second.
 const MIN_CLAIM: Duration = Duration::from_secs(5);
 
 impl SettingsResolver<'_> {

@@ -5,8 +5,8 @@ use super::key_path::KeyPath;
 use rustix::fs::{Access, access, statfs};
 use std::path::Path;
 
-/// Type numbers of the file systems procfs and sysfs. Nobody can create a folder there, although the access check
-/// succeeds.
+/// Type numbers of the file systems procfs and sysfs. Folders cannot be created there, although the access check may
+/// succeed.
 const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
 
 fn is_kernel_file_system(path: &Path) -> bool {
@@ -14,8 +14,8 @@ fn is_kernel_file_system(path: &Path) -> bool {
 }
 
 impl SettingsResolver<'_> {
-    /// Checks that a folder is writable or, if it does not exist, that it can be created. Only warns if the user lacks
-    /// permissions.
+    /// Checks that a folder is writable or, if it does not exist, that it can be created. A file in its path is a
+    /// mistake; missing permissions, or a path in procfs or sysfs, cause only a warning.
     pub fn check_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
         let Some(ancestor) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists())
         else {

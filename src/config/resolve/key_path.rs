@@ -41,7 +41,7 @@ impl<'a> KeyPath<'a> {
         &self.path
     }
 
-    /// Returns the place of the key, or of its nearest parent, in the configuration as `file:line`.
+    /// Returns the location of the key, or of its nearest existing parent, as `file:line`.
     pub fn file_and_line(&self) -> String {
         format!("{}:{}", self.nearest_node.location.file, self.nearest_node.location.line)
     }

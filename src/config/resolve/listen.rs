@@ -73,7 +73,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Resolves the host names of the gateway.
+    /// Checks the written host names of a listener; returns them with the host of `public_url` and the name of the
+    /// machine.
     pub fn resolve_hosts(
         &mut self,
         written: &[String],
@@ -99,7 +100,7 @@ impl SettingsResolver<'_> {
         ServedHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Parses a public base URL: scheme and host, as clients write them before `/v1`.
+    /// Parses a public base URL, which has no path; returns scheme, host and port.
     pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         match url::parse_base_url(text) {
             Ok(base) if base.path_prefix.is_empty() => {
@@ -174,7 +175,8 @@ impl SettingsResolver<'_> {
         None
     }
 
-    /// Checks that no two listeners share a port, and that there are not too many.
+    /// Checks that no two listeners use the same port on the same address, or on all addresses, and that there are not
+    /// too many.
     pub fn check_port_clashes(
         &mut self,
         listen: Option<&ListenSettings>,

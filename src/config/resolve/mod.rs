@@ -152,10 +152,11 @@ fn resolve_sections(
     report.mistakes.is_empty().then_some(settings)
 }
 
-/// Resolves only the admin listener and the store.
+/// Resolves only the address of the admin listener, the URL of the dashboard, the store, and the folder and bucket of
+/// file contents. Mistakes in the store or in the settings of files are part of the result.
 ///
 /// # Errors
-/// Returns the mistakes in the admin listener.
+/// Returns the mistakes if the document cannot be deserialized or the address of the admin listener is invalid.
 pub fn resolve_admin_target(
     root: &SpannedValue,
     around: ResolveEnv<'_>,
@@ -184,7 +185,8 @@ pub fn resolve_admin_target(
     }
 }
 
-/// Returns the base URL of the dashboard: the public URL, or that of its first address.
+/// Returns the base URL of the dashboard: the public URL, or `http` and its first address; `None` if the dashboard is
+/// off.
 fn dashboard_url(raw: &ConfigFile) -> Option<String> {
     let first = match &raw.console.listen {
         OneOrMany::One(one) => Some(one),

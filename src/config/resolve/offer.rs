@@ -130,7 +130,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Resolves the context window of an offer, at most that of its model.
+    /// Returns the context window of an offer, by default that of its model; a larger one is a mistake.
     fn resolve_context_length(
         &mut self,
         raw: &raw::OfferConfig,

@@ -67,7 +67,7 @@ impl SettingsResolver<'_> {
         Some(std::iter::once("openid".into()).chain(further).collect())
     }
 
-    /// Returns the values of each role; no value gives two roles.
+    /// Returns the values of each role; an empty value, or one that gives two roles, is a mistake.
     fn resolve_roles(
         &mut self,
         raw: &OidcConfig,

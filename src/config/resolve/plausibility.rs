@@ -15,8 +15,8 @@ const YEAR_2100: u64 = 4_102_444_800;
 const CLOCK_TOLERANCE: u64 = 24 * 3600;
 
 impl SettingsResolver<'_> {
-    /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that repeats
-    /// the end of the base URL.
+    /// Warns about a base URL without a path, or with a repeated version, and about a path of health checks that
+    /// repeats the end of the base URL.
     pub fn check_provider_paths(
         &mut self,
         raw: &raw::ProviderConfig,

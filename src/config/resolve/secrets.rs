@@ -75,7 +75,8 @@ impl SettingsResolver<'_> {
         Some(SecretText::new(text))
     }
 
-    /// Returns the path of a PEM file after checking that it has a section `part`, such as a certificate.
+    /// Returns the path of a PEM file after checking that it has a section whose label ends with `part`, such as
+    /// `PRIVATE KEY`.
     pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
         let path = spot.resolve_file_path(written);
         self.watched_files.push(path.clone());

@@ -1,4 +1,4 @@
-//! Settings of the gateway itself: store, limits, routing, process.
+//! Settings of the gateway itself: limits, routing, billing, stored data, process, and simulated providers.
 
 use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
@@ -148,7 +148,8 @@ pub fn log_settings(raw: &ConfigFile) -> LogSettings {
 }
 
 impl SettingsResolver<'_> {
-    /// Resolves `[overload]`. The memory must be so large that a single body cannot use all of it.
+    /// Resolves `[overload]`. The memory for bodies must be at least twice the size of the largest JSON body, so that
+    /// one body cannot use all of it.
     pub fn resolve_overload(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> OverloadSettings {
         let overload = &raw.overload;
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);

@@ -7,8 +7,8 @@ use penstock_core::hex;
 use penstock_json_scan::json;
 use sha2::{Digest, Sha256};
 
-/// Sections in which the gateways of a fleet may differ: listeners, folders and the process. In the section `fleet`, they
-/// may differ in their names only.
+/// Sections in which the gateways of a fleet may differ: listeners, folders and the process. In the section `fleet`,
+/// they may differ in their names only.
 const MEMBER_SECTIONS: &[&str] =
     &["include", "listen", "console", "storage", "spool", "process", "log", "simulated"];
 

@@ -5,11 +5,11 @@ use rust_decimal::Decimal;
 /// Settings of invoices: seller, VAT and customers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceSettings {
-    /// Seller. If `None`, documents are statements without a seller and VAT.
+    /// Seller. If `None`, no invoice can be issued, and statements have no seller.
     pub seller: Option<InvoiceParty>,
     /// VAT rate in percent, 0 to 100.
     pub vat_percent: Decimal,
-    /// Prefix of each invoice number.
+    /// Prefix of the numbers of invoices and credit notes.
     pub number_prefix: Box<str>,
     /// Text below the totals of an invoice.
     pub note: Option<Box<str>>,

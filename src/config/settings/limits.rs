@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct LimitSettings {
     /// Maximum number of client connections.
     pub connections: usize,
-    /// Maximum number of connections of one client.
+    /// Maximum number of connections of one client that is not on this machine.
     pub connections_per_client: usize,
     /// Maximum size of a request head, in bytes.
     pub head: usize,
@@ -19,7 +19,7 @@ pub struct LimitSettings {
     pub h2_streams: u32,
     /// Maximum number of reset streams of an HTTP/2 connection, minus those that were answered.
     pub h2_resets: usize,
-    /// Maximum number of frames without data per second of an HTTP/2 connection.
+    /// Maximum number of frames without data per second of an HTTP/2 connection, minus those that belong to answers.
     pub h2_frames: usize,
     /// Maximum size of a JSON body, in bytes.
     pub json_body: usize,
@@ -33,11 +33,11 @@ pub struct LimitSettings {
     pub body_idle: Duration,
     /// Timeout of a complete request body.
     pub body: Duration,
-    /// Timeout of a complete form with audio.
+    /// Timeout of a complete form with audio or a file.
     pub upload: Duration,
     /// Timeout of an idle client connection.
     pub keep_alive: Duration,
-    /// Timeout of a blocked write to a client.
+    /// Timeout of a blocked write to a client, and of sent data without acknowledgement.
     pub client_write: Duration,
     /// Interval of comments in a stream that waits.
     pub heartbeat: Duration,
@@ -52,10 +52,11 @@ pub struct OverloadSettings {
     pub requests: usize,
     /// Maximum memory for request bodies and unstreamed answers, in bytes.
     pub bytes: usize,
-    /// Maximum number of waiting requests, for the gateway and for each provider.
+    /// Maximum number of requests in each queue: for the gateway, for the token count of a long prompt, and for each
+    /// provider.
     pub queue: usize,
     /// Maximum time that a request waits for capacity before it is refused.
     pub wait: Duration,
-    /// Maximum number of long prompts that are counted at the same time.
+    /// Maximum number of long prompts whose tokens are counted at the same time.
     pub counting: usize,
 }

@@ -56,7 +56,7 @@ pub struct Settings {
     pub storage: StorageSettings,
     /// Periodic archives of the store.
     pub exports: ExportSettings,
-    /// Temporary storage for request bodies and uploads that are too large for memory.
+    /// Temporary storage of uploads and images.
     pub spool: SpoolSettings,
     /// Settings of the files that clients upload.
     pub files: FileSettings,
@@ -170,14 +170,14 @@ pub struct TlsSettings {
     pub min_tls: TlsVersion,
 }
 
-/// Temporary storage in unlinked files.
+/// Temporary storage of uploads and images, in memory or in unlinked files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolSettings {
     /// Folder of the files; created on first use.
     pub path: PathBuf,
     /// Maximum size of an upload in memory, in bytes.
     pub memory: usize,
-    /// Maximum size of all files together, in bytes.
+    /// Maximum size of all temporary files together, in bytes.
     pub disk: u64,
 }
 
@@ -258,11 +258,11 @@ pub struct ImpactSettings {
 pub struct BillingSettings {
     /// Price of one credit, in EUR.
     pub eur_per_credit: Decimal,
-    /// Price of one kilowatt-hour, in EUR, if model and offer have none.
+    /// Price of one kilowatt-hour, in EUR, if neither model nor offer has one.
     pub eur_per_kwh: Decimal,
     /// True if accounts may only spend what they were granted.
     pub prepaid: bool,
-    /// Output tokens to reserve for a request without a limit.
+    /// Output tokens to reserve for a request without `max_tokens`.
     pub reserve_output_tokens: u64,
 }
 
@@ -279,7 +279,7 @@ pub struct LedgerSettings {
     pub backlog: usize,
     /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Duration,
-    /// Maximum time by which the last entry may be ahead of the clock.
+    /// Maximum time by which the last entry of the ledger may be ahead of the clock.
     pub max_clock_lead: Duration,
 }
 
@@ -301,9 +301,9 @@ pub struct BatchSettings {
 /// Carbon intensity of the grid. If `zones` is empty, batches never wait for clean power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridSettings {
-    /// Minimum saving that justifies waiting, in thousandths.
+    /// Minimum share of its emissions that a batch must save by waiting, in thousandths.
     pub saving: u32,
-    /// Carbon intensity by member state or id of a provider.
+    /// Carbon intensity by code of a member state or id of a provider.
     pub zones: std::collections::BTreeMap<String, penstock_batch::carbon_forecast::GridZone>,
     /// Time at which the file of the forecast was written, in Unix seconds; 0 if unknown.
     pub forecast_written: u64,

@@ -195,7 +195,7 @@ pub struct TimeoutSettings {
     pub plain: Duration,
     /// Time from the response head of a stream to its first content token.
     pub first_token: Duration,
-    /// Maximum time without progress after the first token.
+    /// Maximum time without progress, in a stream after its first content token.
     pub idle: Duration,
     /// Timeout of a complete attempt.
     pub total: Duration,

@@ -11,7 +11,7 @@ pub struct RoutingSettings {
     pub total: Duration,
     /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
     pub max_retry_after_wait: Duration,
-    /// Mean pause before the single quick retry with the same provider.
+    /// Mean pause before the quick retry that a request has once at each healthy provider.
     pub quick_retry: Duration,
     /// Maximum time for which a request with the flavor `:batch` waits in the queue.
     pub batch_wait: Duration,
@@ -23,7 +23,7 @@ pub struct RoutingSettings {
     pub breaker: CircuitBreakerSettings,
 }
 
-/// Thresholds of the circuit breaker (passive ejection).
+/// Thresholds of the circuit breaker of an offer (passive ejection).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CircuitBreakerSettings {
     /// Number of consecutive failures that open the breaker.

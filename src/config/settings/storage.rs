@@ -77,7 +77,7 @@ pub enum BucketCredentialSettings {
         /// Secret of the key.
         secret: SecretText,
     },
-    /// Temporary access keys for a token that is in a file.
+    /// Temporary access keys, for which a token in a file is exchanged.
     WebIdentity {
         /// File that contains the token.
         token_file: PathBuf,
