@@ -65,7 +65,7 @@ enum AccountsCommand {
     },
     /// Lists limits, scopes and models of keys and accounts that match nothing; ends with 1 if there are any
     ///
-    /// Requires a running gateway, which knows the catalogue and the limits that no request has met.
+    /// Requires a running gateway: it has the catalogue, and counts to how many requests each limit has applied.
     Check {
         #[command(flatten)]
         output: OutputArgs,

@@ -1,4 +1,4 @@
-//! `penstock audit`: changes of accounts and keys, with time and author.
+//! `penstock audit`: changes in the audit log, with time and author, and verification of the log.
 
 use super::ConfigArgs;
 use super::backend::AdminBackend;
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 pub struct AuditArgs {
     #[command(flatten)]
     reached: ConfigArgs,
-    /// Only changes of this account or key
+    /// Only changes of this account, key, user, batch, file, invoice or credit note
     #[arg(long, value_name = "ID")]
     target: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
-    /// Verify the log's hash chain instead, and end with 1 if an entry does not match it
+    /// Verify the hash chain of the log instead, and end with 1 if an entry does not match it
     #[arg(long, conflicts_with_all = ["target", "json", "format"])]
     verify: bool,
 }

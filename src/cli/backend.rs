@@ -1,5 +1,5 @@
-//! Access to accounts and keys: through the running gateway, or directly in its store when none runs. Both use the same
-//! routes and bodies.
+//! Access to accounts, keys, users, batches, files and the audit log: through the running gateway, or directly in its
+//! store when none runs. Both use the same routes and bodies.
 
 use super::client::{AdminClient, AdminClientError};
 use super::output::print_stderr;
@@ -13,7 +13,7 @@ use penstock_core::percent;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Access to accounts and keys.
+/// Access to the routes of the admin API, except those of the ledger.
 pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
@@ -22,7 +22,7 @@ pub enum AdminBackend {
 }
 
 impl AdminBackend {
-    /// Connects to the running gateway, or opens the store.
+    /// Connects to the running gateway, or opens the store if no process listens at its address.
     ///
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
@@ -39,7 +39,7 @@ impl AdminBackend {
     /// Sends a request and returns its answer.
     ///
     /// # Errors
-    /// Returns the error message of the gateway.
+    /// Returns the error message of the gateway, or an error if the request needs a running gateway and none runs.
     pub fn send(
         &self,
         method: &Method,
@@ -115,7 +115,7 @@ pub(super) fn warn_repaired_copy(vault: &Stores) {
     }
 }
 
-/// Returns the name of the user who runs this command, for the audit log.
+/// Returns the author of changes for the audit log: `cli:` and the name of the user who runs this command.
 pub fn cli_actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);

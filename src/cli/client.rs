@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use ureq::Agent;
 
-/// Timeout of connecting, and timeout of the response. A reload may have to read large tokenizers.
+/// Timeout of connecting, and timeout of each of request body, response head and response body. A reload may have to
+/// read large tokenizers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a response, in bytes.
@@ -43,7 +44,7 @@ impl From<AdminClientError> for String {
     }
 }
 
-/// Reads the address of the gateway from its configuration.
+/// Reads from a configuration how a command reaches the gateway or its store.
 ///
 /// # Errors
 /// Returns the mistakes in the configuration.
@@ -54,7 +55,7 @@ pub fn admin_target(source: &ConfigSource) -> Result<AdminTarget, String> {
 }
 
 impl AdminClient {
-    /// Creates a client with the admin token in the gateway's storage folder.
+    /// Connects to the gateway to find out whether one listens, and reads the admin token from its storage folder.
     ///
     /// # Errors
     /// Returns an error if no gateway listens, or if the token cannot be read.
@@ -71,7 +72,7 @@ impl AdminClient {
         Ok(Self { address, token: token.trim().to_owned(), agent: agent() })
     }
 
-    /// Sends a request and returns the JSON of a successful answer.
+    /// Sends a request and returns the JSON of a successful answer; `null` if its body is not JSON.
     ///
     /// # Errors
     /// Returns the error message of the gateway, or the reason why there is no answer.

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// Shell
+    /// Shell for which the script is written
     #[arg(value_enum)]
     shell: ShellName,
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-/// Last part of an error message: what follows from the mistakes.
+/// Consequences of mistakes, at the end of an error message.
 const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 

@@ -1,4 +1,4 @@
-//! `penstock credits` and `penstock statement`: through the running gateway, or directly in its store when none runs.
+//! `penstock credits`: through the running gateway, or directly in its store when none runs.
 
 mod backend;
 mod export;
@@ -43,12 +43,12 @@ enum CreditsCommand {
     /// Recomputes every balance from the first entry on, and names the first incorrect entry
     ///
     /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if a check fails.
-    /// Nothing is changed.
+    /// Nothing is changed without `--repair`.
     Verify {
-        /// Afterwards write to the second copy what it lacks; requires that no gateway runs
+        /// If a check fails, write to the second copy what it lacks and verify again; requires that no gateway runs
         #[arg(long)]
         repair: bool,
-        /// Checkpoint that an earlier verification printed: its entries have to be there unchanged
+        /// Checkpoint that an earlier verification printed: the entries up to it have to be unchanged
         #[arg(long)]
         checkpoint: Option<String>,
     },
@@ -62,8 +62,8 @@ enum CreditsCommand {
     Export(ExportArgs),
     /// Rebuilds the store's ledger from its second copy
     ///
-    /// For a store that lost entries or was lost. Requires that no gateway runs. The files of the copy are verified
-    /// first, and are not changed.
+    /// For a store that lost entries or was lost. Requires that no gateway runs. The files of the second copy are
+    /// verified first, and are not changed.
     Rebuild,
 }
 

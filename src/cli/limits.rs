@@ -1,4 +1,4 @@
-//! Limits: command line arguments and display.
+//! Limits of keys and accounts: command line arguments, and their text in tables.
 
 use super::status::table_cell;
 use crate::admin::input::LIMIT_MEMBERS;

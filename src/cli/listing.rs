@@ -14,7 +14,7 @@ pub enum OutputFormat {
     /// Aligned columns
     #[default]
     Table,
-    /// Answer of the admin API, with every member
+    /// Rows of the admin API, with every member
     Json,
     /// Header line and one line for each row (RFC 4180)
     Csv,

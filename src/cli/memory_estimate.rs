@@ -10,7 +10,7 @@ use crate::upstream::connect::H2_WINDOW;
 /// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
 /// assumption; an open stream takes 13 KiB (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
-/// Memory of a request as in `REQUEST_STATE`, and data that waits for a client that does not read.
+/// Memory of a request: `REQUEST_STATE`, and data that waits for a client that does not read.
 const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;
@@ -166,7 +166,8 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
     })
 }
 
-/// Returns the memory of this machine or of the control group, whichever is less; `None` if unknown.
+/// Returns the memory of this machine, or the limit of the root control group that the process sees, such as that of
+/// its container, whichever is less; `None` if unknown. The limit of a service is not seen.
 pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));

@@ -1,5 +1,5 @@
-//! The command line. Every command ends with 0, or with 1 and one sentence on standard error, or with 78 and all
-//! mistakes if the configuration is invalid.
+//! The command line. Every command ends with 0, or with 1 and the reason on standard error, or with 2 and the usage if
+//! the arguments are invalid. `run`, `check` and the demo end with 78 and all mistakes if the configuration is invalid.
 
 mod accounts;
 mod audit;
@@ -67,8 +67,8 @@ enum CliCommand {
     Run(RunArgs),
     /// Reports every mistake of a configuration at once, or shows what it would run
     ///
-    /// Reads the files and environment variables that it refers to, as at a real start; uses the network with `--reach` only. Ends
-    /// with 78 if there is a mistake; with `--strict` also if there is a warning.
+    /// Reads the files and environment variables that it refers to, as at a real start; uses the network with `--reach`
+    /// only. Ends with 78 if there is a mistake; with `--strict` also if there is a warning.
     Check(CheckArgs),
     /// Prints the JSON Schema of the configuration
     ///
@@ -90,7 +90,7 @@ enum CliCommand {
     ///
     /// Through the running gateway, or read from its store when none runs.
     Files(files::FilesArgs),
-    /// Lists changes of accounts and keys, with time and author
+    /// Lists changes of accounts, keys, users, credits, batches, files and invoices, with time and author
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Audit(audit::AuditArgs),
@@ -100,11 +100,11 @@ enum CliCommand {
         #[arg(long)]
         public: bool,
     },
-    /// Grants, shows, corrects and verifies credits and energy; exports the ledger
+    /// Grants, shows, corrects and verifies credits and energy; exports and rebuilds the ledger
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Credits(credits::CreditsArgs),
-    /// Adds up a month: requests, tokens, energy, carbon, water and EUR, by account and key
+    /// Adds up a month or another period: requests, tokens, energy, carbon, water and EUR, by account, key and model
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Statement(statement::StatementArgs),
@@ -112,7 +112,7 @@ enum CliCommand {
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Users(users::UsersArgs),
-    /// Adds up usage by day, model or key; verifies and rebuilds the rollups behind it
+    /// Adds up usage by day, model, key and other dimensions; verifies and rebuilds the hourly sums
     ///
     /// Through the running gateway, or directly in its store when none runs.
     Usage(usage::UsageArgs),
@@ -141,7 +141,7 @@ enum CliCommand {
     Manual(manual::ManualArgs),
 }
 
-/// Arguments of a command that loads the complete configuration.
+/// Arguments of `penstock run`.
 #[derive(Debug, Args)]
 struct RunArgs {
     /// Configuration file
@@ -161,12 +161,12 @@ struct CheckArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
-    /// Connect to the PostgreSQL database of the store, and check its version, rights and settings
+    /// Connect to the PostgreSQL database of the store and to the bucket of files, and check that both can be used
     #[arg(long)]
     reach: bool,
 }
 
-/// Arguments of a command that only needs the address of the gateway.
+/// Argument of a command that reaches the gateway or opens its store: the configuration of the gateway.
 #[derive(Debug, Args)]
 struct ConfigArgs {
     /// Configuration file of the gateway; can be left out in the folder in which the demo was started
@@ -184,7 +184,7 @@ struct LiveArgs {
 }
 
 impl ConfigArgs {
-    /// Returns the configuration that the arguments name, or that of the demo if the demo was started in this folder.
+    /// Returns the configuration that the argument names, or that of the demo if the demo was started in this folder.
     fn source(&self) -> Result<ConfigSource, String> {
         match &self.config {
             Some(path) => Ok(ConfigSource::File(path.clone())),

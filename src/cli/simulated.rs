@@ -17,7 +17,7 @@ pub struct SimulateArgs {
     /// Name of the provider in the texts that it generates
     #[arg(long, default_value = "simulated")]
     name: String,
-    /// The same seed and request give the same answer
+    /// Seed: the same seed and request give the same answer
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Time to the first token, such as 120ms

@@ -1,4 +1,4 @@
-//! `penstock statement`: sums of a period by account and key, for invoices and sustainability reports.
+//! `penstock statement`: sums of a period by account, key and model, for invoices and sustainability reports.
 
 use super::ConfigArgs;
 use super::credits::LedgerBackend;
@@ -20,10 +20,10 @@ pub struct StatementArgs {
     /// Month in UTC, such as 2026-11; by default the current one
     #[arg(long)]
     month: Option<String>,
-    /// First day in UTC, such as 2026-01-01, in place of a month; by default that of the month of the last day
+    /// First day in UTC, such as 2026-01-01, instead of a month; by default the first day of the month of `--to`
     #[arg(long, conflicts_with = "month")]
     from: Option<String>,
-    /// Last day in UTC, in place of a month; by default today
+    /// Last day in UTC, instead of a month; by default today
     #[arg(long, conflicts_with = "month")]
     to: Option<String>,
     /// Only this account
@@ -47,7 +47,7 @@ enum StatementFormat {
     Table,
     /// One row for each account, each key and each model; sum the rows of one kind (column `of`)
     Csv,
-    /// JSON for programs, with the terms of every charge
+    /// JSON for programs, with the pricing terms of all charges
     Json,
 }
 
@@ -134,7 +134,7 @@ pub fn csv_heading(columns: &[&str]) -> String {
     csv_line(columns.iter().copied())
 }
 
-/// Formats a line of a CSV text.
+/// Formats a row of a CSV text: the members of a JSON object that the columns name.
 pub fn csv_row(columns: &[&str], of: &Value) -> String {
     let cells: Vec<String> = columns.iter().map(|column| table_cell(of, column)).collect();
     csv_line(cells.iter().map(String::as_str))

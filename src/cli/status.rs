@@ -103,7 +103,7 @@ pub fn print_json(value: &Value) -> Result<(), String> {
     print_stdout(&format!("{text}\n"))
 }
 
-/// Returns the list in a response.
+/// Returns the rows of a list response, its member `data`.
 pub fn response_rows(answer: &Value) -> &[Value] {
     list(answer.get("data"))
 }
@@ -112,7 +112,7 @@ fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Formats a member as a table cell: empty for `null`, lists with commas.
+/// Formats a member of a JSON object as a table cell: empty if it is absent or `null`; a list with commas.
 pub fn table_cell(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => String::new(),

@@ -125,7 +125,7 @@ fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {
     print_stdout(&text)
 }
 
-/// Prints the result of a verification.
+/// Prints the result of a verification: the problems, and with `aloud` also the numbers of what was checked.
 ///
 /// # Errors
 /// Returns an error if a check failed.

@@ -22,7 +22,7 @@ pub struct UsageArgs {
 enum UsageCommand {
     /// Adds up usage by day, model, key and other dimensions
     Show(ShowArgs),
-    /// Compares the rollups with the ledger; nothing is changed
+    /// Compares the rollups, the hourly sums, with the ledger; nothing is changed
     ///
     /// Ends with 1 if they differ.
     Verify,
@@ -34,13 +34,13 @@ enum UsageCommand {
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// Only this account; by default all accounts together
+    /// Only this account; by default the sums of all accounts
     #[arg(long)]
     account: Option<String>,
     /// Only this key of the account, by its id
     #[arg(long, requires = "account")]
     key: Option<String>,
-    /// First day in UTC, such as 2026-11-22; by default 30 days up to the last
+    /// First day in UTC, such as 2026-11-22; by default the one with which the range has 30 days
     #[arg(long)]
     from: Option<String>,
     /// Last day in UTC; by default today

@@ -27,7 +27,7 @@ enum UsersCommand {
     Add(UserArgs),
     /// Prints a link with which a person chooses a password; creates the user if there is none of this name
     ///
-    /// The link is valid once and for 72 hours.
+    /// The link is valid once and for 72 hours. An existing user keeps role and account.
     Invite(UserArgs),
     /// Lists the users
     List {
@@ -50,7 +50,7 @@ enum UsersCommand {
 struct UserArgs {
     /// Name to sign in with
     name: String,
-    /// Role: what the console shows and allows
+    /// Role, which decides what the console shows and allows
     #[arg(long, value_enum, default_value_t = RoleName::Viewer)]
     role: RoleName,
     /// Account whose dashboard the user sees, for the role account
@@ -60,11 +60,11 @@ struct UserArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RoleName {
-    /// Everything, and the users
+    /// Everything, including the users
     Admin,
     /// Providers, configuration, batches, files and the audit log
     Operator,
-    /// Accounts, balances and grants
+    /// Accounts, balances, grants, corrections, invoices and the carbon report
     Finance,
     /// Pages of operators except money, read only
     Viewer,
@@ -158,13 +158,14 @@ fn user_path(name: &str, rest: &str) -> String {
     format!("/admin/users/{}{rest}", percent::encode(name, percent::PATH_SEGMENT))
 }
 
-/// Returns the link with which an invited person chooses a password.
+/// Returns the link to the operators' console with which an invited person chooses a password. `admin` is the address
+/// of the admin listener.
 #[must_use]
 pub fn invitation_url(admin: &str, token: &str) -> String {
     format!("http://{admin}/console/invitation/{token}")
 }
 
-/// Returns the link to the dashboard, for an invited user of an account.
+/// Returns the link to the dashboard with which an invited user of an account chooses a password.
 fn dashboard_invitation_url(dashboard: Option<&str>, token: &str) -> Result<String, String> {
     let base = dashboard.ok_or_else(|| {
         "The user may sign in once the dashboard is on: write its address in console.listen.".to_owned()

@@ -25,8 +25,8 @@ pub(super) struct ExportArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
-    /// Only entries after this number. The ledger of a fleet has one number per gateway, separated by commas: use those
-    /// that the previous export printed
+    /// Only entries after this number. The ledger of a fleet has one number per gateway: use the numbers, separated by
+    /// commas, that the previous export printed
     #[arg(long, default_value = "0")]
     after: ExportPosition,
     /// File to write to instead of standard output
