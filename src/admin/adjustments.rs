@@ -1,4 +1,5 @@
-//! Grants of credits and energy, and what they share with corrections: amounts and repetitions.
+//! Grants of credits and energy, and the code that they share with corrections: parsing of amounts, and detection of
+//! repeated requests.
 
 use super::credits::{check_account, run_blocking};
 use super::input::RequestFields;
@@ -104,7 +105,7 @@ impl LedgerAdjustment {
         Self { account: account.into(), wallet, amount, of: None }
     }
 
-    /// Converts a ledger movement. Returns `None` if it is neither a grant nor a correction.
+    /// Converts the movement of an entry. Returns `None` if it is neither a grant nor a correction.
     pub(super) fn from_entry_kind(account: &str, movement: &EntryKind) -> Option<Self> {
         let account = account.into();
         match movement {
@@ -123,7 +124,7 @@ impl LedgerAdjustment {
         Self::from_entry_kind(&entry.account, &entry.kind)
     }
 
-    /// Returns a description for error messages, and the same as JSON for programs.
+    /// Describes the adjustment: as text for error messages, and as JSON.
     fn describe(&self) -> (String, Value) {
         let (unit, amount) = (amount_member_name(self.wallet), format_amount(self.wallet, self.amount));
         let sentence = match self.of {
@@ -179,7 +180,7 @@ fn has_correction_id(entry: Option<&LedgerEntry>, wanted: &str) -> bool {
 const DEMO_GRANTS: [(&str, Wallet, i64); 2] =
     [("demo", Wallet::Credits, 1_000_000_000_000), ("demo-energy", Wallet::Energy, 1_000_000_000_000)];
 
-/// Grants credits and energy to the demo's account.
+/// Grants credits and energy to the demo's account, unless an earlier start has granted them.
 ///
 /// # Errors
 /// Returns the reason as one sentence.
@@ -193,6 +194,7 @@ pub async fn grant_demo(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the response to a grant or a correction: the balances of the account, with the id and number of the entry.
 pub(super) async fn adjustment_json(
     ledger: &Ledger,
     account: &str,

@@ -67,7 +67,7 @@ impl ConsoleBackend for AdminApi {
 }
 
 impl AdminApi {
-    /// Checks that the store belongs to this process.
+    /// Checks that the store was not handed over to another process.
     ///
     /// # Errors
     /// Returns 503 while another process takes over.
@@ -99,8 +99,8 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs a request about accounts and keys, and updates the key cache. These requests run one at a time, so that the key
-/// cache always has the latest stored values.
+/// Runs the handler of a request that needs the store only, updates the key cache, and adds live data and warnings to
+/// the response. Handlers run one at a time, so that the key cache always has the latest stored values.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.

@@ -16,7 +16,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/audit",
         "listAudit",
-        "Lists changes with author and time",
+        "Lists changes with author and time, the oldest first",
         RouteHandler::Store(list),
     )
     .with_query_parameters(&LIST_QUERY_PARAMETERS)

@@ -14,7 +14,7 @@ const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 pub struct FailedAuthThrottle(Mutex<TokenBucket>);
 
 impl FailedAuthThrottle {
-    /// Counts a failed attempt; returns the error response to the missing or invalid token.
+    /// Counts a failed attempt; returns its error response: 401, or 429 with the time to wait beyond the limit.
     pub fn record_failed_attempt(&self, now: Duration) -> ApiError {
         let mut bucket = self.0.lock();
         if let Some(RetryAfter::After(wait)) = bucket.retry_after(FAILURES_PER_MINUTE, 1, now) {

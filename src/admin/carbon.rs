@@ -1,5 +1,5 @@
-//! Admin request for the carbon report: the footprint of a period in the form that ESRS E1 asks of customers for scope 3,
-//! category 1, of one account or of all.
+//! Admin request for the carbon report: the footprint of a period in the form that ESRS E1 asks of customers for scope
+//! 3, category 1, of one account or of all.
 
 use super::credits::requested_account;
 use super::invoice::{invoice_error_response, sums_json};
@@ -41,11 +41,11 @@ fn report_schema() -> Value {
     let count = || json!({ "type": "integer" });
     let amount = |text: &str| json!({ "type": "string", "description": text });
     let row = json!({ "type": "object", "properties": {
-        "country": amount("Country of the row, in `countries`; empty for requests without an answer."),
-        "provider": amount("Provider of the row, in `providers`; empty for requests without an answer."),
-        "month": amount("Month of the row, in `months`, such as `2026-11`."),
-        "account": amount("Account of the row, in `accounts`."),
-        "grids": { "type": ["array", "null"], "items": { "type": "string" }, "description": "Grid factors of the row, in `countries`." },
+        "country": amount("Country of the row; only in `countries`; empty for requests without an answer."),
+        "provider": amount("Provider of the row; only in `providers`; empty for requests without an answer."),
+        "month": amount("Month of the row, such as `2026-11`; only in `months`."),
+        "account": amount("Account of the row; only in `accounts`."),
+        "grids": { "type": ["array", "null"], "items": { "type": "string" }, "description": "Grid factors of the row; only in `countries`." },
         "requests": count(),
         "requests_not_charged": count(),
         "input_tokens": count(),
@@ -160,7 +160,7 @@ fn report(
     }))
 }
 
-/// Returns the sums of an invoice with gross emissions, intensities and the origin of the energy.
+/// Returns the sums of a row, with gross emissions, intensities and the origin of the energy.
 fn report_sums(sums: &InvoiceSums) -> Map<String, Value> {
     let of = &sums.usage.billed;
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());

@@ -27,7 +27,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::post(
         "/admin/credits/correct",
         "correct",
-        "Replaces the amount of a charge or a grant; with `increase`, also by a higher one",
+        "Replaces the amount of a charge or a grant; by a higher one only with `increase`",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
     .with_body(&CORRECTION_MEMBERS, &["entry"])
@@ -147,8 +147,8 @@ fn preview_schema() -> Value {
         "what": { "enum": ["settle", "grant"], "description": "Kind of the entry: a charge or a grant." },
         "wallet": { "enum": Wallet::ALL.map(Wallet::name) },
         "previous": text("Amount of the entry in credits or kWh, exact."),
-        "new": text("Amount instead."),
-        "difference": text("New amount less the previous one."),
+        "new": text("Amount after the correction."),
+        "difference": text("New amount minus the previous one."),
         "is_increase": { "type": "boolean", "description": "True if the correction needs `increase`." },
     } })
 }

@@ -1,5 +1,5 @@
-//! Admin requests for credits and energy: balances, verification, ledger pages and statements. The CLI uses the
-//! same functions on a store that no gateway has open.
+//! Admin requests for credits and energy: balances, verification, recomputation of charges, ledger pages and
+//! statements. The CLI uses the same functions on a store that no gateway has open.
 
 use super::openapi::{response_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
@@ -18,15 +18,15 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Checks that an account exists, so that a mistyped id is refused.
+/// Runs [`accounts::check_account_exists`] on a thread for blocking work.
 pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), ApiError> {
     let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
     known.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Returns the account that the query names, if any, after checking that it exists. An account with ledger entries
-/// always counts as existing.
+/// Returns the account that the query names, if any, after checking that it exists. An account with a balance in the
+/// ledger always counts as existing.
 pub(super) async fn requested_account(
     vault: &Stores,
     ledger: &Ledger,
@@ -220,7 +220,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get(
         "/admin/statement",
         "statement",
-        "Adds a period of any length up: requests, tokens, energy, carbon, water, EUR, by account and key",
+        "Adds up a period of any length: requests, tokens, energy, carbon, water, EUR, by account, key and model",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(statement(vault, ledger, asked))),
     )
     .with_query_parameters(&STATEMENT_QUERY_PARAMETERS)

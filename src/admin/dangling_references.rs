@@ -1,4 +1,5 @@
-//! Warnings about limits and permissions without effect: an operator set them, but they match nothing.
+//! Warnings about limits, scopes and models of keys and accounts without effect: an operator set them, but they match
+//! nothing.
 
 use super::openapi::response_schema;
 use super::routes::{AdminRoute, RouteHandler};
@@ -16,17 +17,17 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Route of the admin API that lists limits and permissions without effect.
+/// Route of the admin API that lists limits, scopes and models of keys and accounts without effect.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/unmatched",
     "listUnmatched",
-    "Lists limits and permissions that match nothing",
+    "Lists limits, scopes and models of keys and accounts that match nothing",
     RouteHandler::Runtime(|app, _, _| Box::pin(handle_list(app.clone()))),
 )
 .with_response(200, || openapi::list_schema(response_schema(&["key", "account", "name", "warnings"])))];
 
-/// Returns the warnings about a key. `model` classifies a model name by the catalogue; `None` if the catalogue is not
-/// known.
+/// Returns the warnings about a key of this account. `model` classifies a model name by the catalogue; `None` if the
+/// catalogue is not known.
 pub fn key_warnings(
     key: &KeyRecord,
     account: Option<&AccountRecord>,
@@ -90,8 +91,8 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
     found.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Handles `GET /admin/unmatched`: lists every key and account with a warning. A limit that has applied to no request
-/// since the gateway started is a warning too.
+/// Handles `GET /admin/unmatched`: lists every key and account with a warning. Limits that have applied to no request
+/// since this gateway started are a warning too.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -115,8 +116,8 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     Ok(json!({ "data": found.into_iter().map(to_json).collect::<Vec<_>>() }))
 }
 
-/// Returns the warnings for a store that no gateway has open, as sentences. Warnings that need a running gateway are
-/// left out.
+/// Returns the warnings about all keys and accounts of a store that no gateway has open, as sentences. Warnings that
+/// need a running gateway are left out.
 ///
 /// # Errors
 /// Returns the error of the store.

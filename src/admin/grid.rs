@@ -97,7 +97,7 @@ struct ZoneProviders<'a> {
     first: Option<&'a Provider>,
 }
 
-/// Returns the answer with every zone, or with those alone in which the requests ran.
+/// Returns the answer with every zone, or only with those in which requests of batches ran.
 fn day_json(app: &AppState, requests: &BatchRequests, has_every_zone: bool, now: u64) -> Value {
     let live = app.config_snapshot();
     let mut zones: BTreeMap<&str, ZoneProviders<'_>> = BTreeMap::new();

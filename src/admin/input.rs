@@ -30,7 +30,7 @@ pub enum PatchValue<T> {
     /// Absent field: the stored value stays.
     #[default]
     Absent,
-    /// `null`: the stored value is removed.
+    /// `null`: the stored value is removed, or replaced by its default.
     Null,
     /// New value, which replaces the stored value.
     Some(T),
@@ -59,7 +59,7 @@ impl<'b> RequestFields<'b> {
     /// Reads the members of a request body.
     ///
     /// # Errors
-    /// Returns 400 if a member is unknown.
+    /// Returns 400 if the body is not an object or a member is unknown.
     pub fn parse(body: &'b Value, known: &[&str]) -> Result<Self, ApiError> {
         let members =
             body.as_object().ok_or_else(|| ApiError::invalid("body", "The body has to be a JSON object."))?;
@@ -99,7 +99,7 @@ impl<'b> RequestFields<'b> {
     /// Reads a text for people.
     ///
     /// # Errors
-    /// Returns 400 if the value is not a text or too long.
+    /// Returns 400 if the value is not a text, is too long or contains control characters.
     pub fn text_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
         let fits = |text: &&str| text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control);
         self.read_field(name, &format!("a text of at most {MAX_NAME_BYTES} bytes on one line"), |value| {
@@ -110,7 +110,7 @@ impl<'b> RequestFields<'b> {
     /// Reads a list of names.
     ///
     /// # Errors
-    /// Returns 400 if the value is not a list of names or too long.
+    /// Returns 400 if the value is not a list of names, is too long or contains an empty name or control characters.
     pub fn text_list(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
         let fits = |text: &&str| {
             !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(is_invisible_control)
@@ -230,7 +230,8 @@ impl<'b> RequestFields<'b> {
 pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];
 
-/// Returns true for a control character, and for one that changes the writing direction, which could hide what a name is.
+/// Returns true for a control character, and for one that changes the writing direction: with it, one name could look
+/// like another.
 fn is_invisible_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

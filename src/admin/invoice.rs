@@ -100,7 +100,7 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Returns the refusal of an invoice that cannot be read.
+/// Returns the error response if the figures of an invoice cannot be read.
 pub(super) fn invoice_error_response(error: InvoiceError) -> ApiError {
     match error {
         InvoiceError::Refused(refusal) => refusal,
@@ -142,7 +142,7 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
     Ok(invoice)
 }
 
-/// State of an invoice: issued, or the reason why it can or cannot be issued now.
+/// State of an invoice: issued, ready to be issued, or the reason why it cannot be issued now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvoiceIssueState {
     /// Invoice that has its number and never changes.

@@ -26,7 +26,7 @@ const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", 
 /// Time after the end of a period within which its last charges are recorded, in seconds. Charges that a fleet member
 /// writes from its journal later than that, after a long outage, are missing in all invoices.
 const SETTLING_SECONDS: u64 = 3_600;
-/// Maximum number of times that the figures of a document are read, while others of its account are issued.
+/// Maximum number of tries to issue a document, if other documents of its account are issued at the same time.
 pub(super) const MAX_TRIES: usize = 8;
 /// Number of hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;
@@ -117,7 +117,7 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     Err(changed_meanwhile())
 }
 
-/// Returns the refusal of a document whose figures changed at each try.
+/// Returns the refusal if another document of the account was issued during each try.
 pub(super) fn changed_meanwhile() -> ApiError {
     let message = "Another document of this account was issued at the same time; try again.";
     ApiError::with_message(ErrorCode::Conflict, message)
@@ -171,7 +171,7 @@ fn try_issue(
     }
 }
 
-/// Returns the printed number of a document.
+/// Formats the number of a document: the prefix, the year and the sequence number.
 pub(super) fn print_number(settings: &InvoiceSettings, year: u16, sequence: u64) -> String {
     format!("{}{year}-{sequence:06}", settings.number_prefix)
 }

@@ -263,7 +263,8 @@ pub async fn create_demo_key(app: &Arc<AppState>) -> Result<(Arc<str>, String), 
     Ok((member("id")?.into(), member("key")?.to_owned()))
 }
 
-/// Creates a key in a running gateway, by the same functions as an admin request.
+/// Creates a key in a running gateway, by the same functions as an admin request; returns its JSON object with its
+/// secret.
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
@@ -277,7 +278,7 @@ pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, Ap
     super::run_store_request(app, create, asked).await.map(|done| done.answer)
 }
 
-/// Reads all keys of the store.
+/// Returns the JSON objects of all keys of the store.
 ///
 /// # Errors
 /// Returns the error of the store.

@@ -1,5 +1,5 @@
-//! Admin listener: metrics, health and status without authentication; accounts, keys and reloads with the admin token.
-//! Bound to loopback by default.
+//! Admin listener: metrics, health and status without authentication, the admin API with the admin token, and the
+//! operators' console. Bound to loopback by default.
 
 pub mod accounts;
 pub mod adjustments;

@@ -79,7 +79,7 @@ fn operation(route: &AdminRoute) -> Value {
         "summary": route.summary,
         "responses": {
             (status): { "description": "Done", "content": { "application/json": { "schema": answer } } },
-            "default": { "description": "Refused: nothing was done", "content": { "application/json": {
+            "default": { "description": "Error; nothing was done, unless the message says that the outcome is unknown", "content": { "application/json": {
                 "schema": schema_ref("Error") } } },
         },
     });
@@ -112,7 +112,7 @@ fn parameter_schema(name: &str) -> Value {
         }
         "day" => json!({ "type": "string", "description": "UTC day such as 2026-11-22; by default today." }),
         "from" | "to" => json!({ "type": "string", "format": "date",
-            "description": "UTC day, included; the range ends today and has 30 days by default, and at most 366." }),
+            "description": "UTC day, included. By default the range ends today and has 30 days, at most 366; a statement begins with the month of its last day and may have any length." }),
         "group_by" => json!({ "type": "string", "default": "day",
             "description": "Up to three of day, week, month, hour, model, key, provider, location and outcome, with commas." }),
         "key" => json!({ "type": "string", "description": "Only this key, by its public id." }),
@@ -131,9 +131,9 @@ fn parameter_schema(name: &str) -> Value {
         }
         "entry" => json!({ "type": "integer", "description": "Number of a charge or a grant." }),
         "credits" | "kwh" => {
-            json!({ "type": "string", "description": "Amount instead, in credits or in kilowatt-hours: one of both." })
+            json!({ "type": "string", "description": "Amount after the correction, in credits or in kilowatt-hours; exactly one of the two." })
         }
-        "target" => json!({ "type": "string", "description": "Only changes of this account or key." }),
+        "target" => json!({ "type": "string", "description": "Only changes of this account, key, user, batch, file, invoice or credit note." }),
         _ => json!({}),
     }
 }
@@ -167,7 +167,7 @@ fn body_schema(members: &[&str], required: &[&str]) -> Value {
     object
 }
 
-/// Returns the schema of a response.
+/// Returns the schema of a response with these members; none is required, and further ones are allowed.
 pub(super) fn response_schema(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
@@ -195,7 +195,7 @@ pub(super) const KEY_MEMBERS: [&str; 16] = [
     "now",
     "warnings",
 ];
-/// Members of the object `now` in responses, the current usage of a key or account.
+/// Members of the object `now` in responses: the requests in flight, remaining limits and spending of a key or account.
 pub(super) const NOW_MEMBERS: [&str; 6] =
     ["requests_at_work", "requests_left", "tokens_left", "tokens_owed", "spent_today", "spent_this_month"];
 

@@ -1,4 +1,5 @@
-//! Pages of a site over HTTP, on the admin listener and on the dashboard's listener.
+//! Pages of the operators' console and of the dashboard over HTTP, on the admin listener and on the dashboard's
+//! listener.
 
 use super::COMPRESSIBLE;
 use super::api::AdminApi;
@@ -12,8 +13,8 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Answers a request for a path of a site; if `host` is an error, answers with that error. Returns the stream that
-/// the caller has to send, if the response is one.
+/// Answers a request for a path of a site; if `host` is an error, answers with that error. If the response is a stream,
+/// nothing is sent, and the stream is returned for the caller to send.
 pub(super) async fn serve_site_page(
     console: &Console,
     api: &AdminApi,

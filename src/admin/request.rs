@@ -14,7 +14,7 @@ pub const PAGE_ROWS: usize = 1_000;
 /// An admin request.
 #[derive(Clone, Debug, Default)]
 pub struct AdminRequest {
-    /// Segment that the path has for `{id}`.
+    /// Segment that the path has for `{id}`, decoded; empty for a route without an id.
     pub id: String,
     /// Names and values of the query string, decoded.
     pub query: Vec<(String, String)>,
@@ -77,7 +77,8 @@ impl AdminRequest {
         }
     }
 
-    /// Returns a value of the query. Returns 400 if the query has an unknown parameter.
+    /// Returns the value of a query parameter, if the query has it. Returns 400 if the query has a parameter that is
+    /// not in `known`.
     pub(super) fn query_parameter(&self, name: &str, known: &[&str]) -> Result<Option<&str>, ApiError> {
         if let Some((unknown, _)) = self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             let message = format!("This parameter is not known; known are {}.", known.join(", "));
@@ -86,7 +87,7 @@ impl AdminRequest {
         Ok(self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()))
     }
 
-    /// Returns the parameter `limit`: the maximum number of rows on a page.
+    /// Returns the query parameter `limit`, the maximum number of rows on a page; [`PAGE_ROWS`] by default.
     pub(super) fn page_limit(&self, known: &[&str]) -> Result<usize, ApiError> {
         let Some(text) = self.query_parameter("limit", known)? else { return Ok(PAGE_ROWS) };
         let invalid =
@@ -95,7 +96,7 @@ impl AdminRequest {
     }
 }
 
-/// Returns the members that differ, as `name: [before, after]`.
+/// Returns the members that differ, as `name: [before, after]`, and for an object the same of its own members.
 pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
     let mut changed = serde_json::Map::new();
     for (name, now) in after.as_object().into_iter().flatten() {

@@ -1,5 +1,4 @@
-//! Fields in the head of an admin request: accepted encodings, token, caller and query; and the compression of the
-//! response.
+//! Fields in the head of an admin request: accepted encodings, token, caller and query. Also compresses the response.
 
 use super::{ACTOR_BYTES, ACTOR_HEADER};
 use crate::proxy::endpoint::query_parameters;

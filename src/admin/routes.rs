@@ -81,7 +81,7 @@ impl AdminRoute {
         Self::new(&Method::GET, path, name, summary, work)
     }
 
-    /// Creates a route that creates an object or triggers an action.
+    /// Creates a route with the method POST, which creates an object or triggers an action.
     pub(super) const fn post(
         path: &'static str,
         name: &'static str,
@@ -91,7 +91,7 @@ impl AdminRoute {
         Self::new(&Method::POST, path, name, summary, work)
     }
 
-    /// Creates a route that deletes an object.
+    /// Creates a route with the method DELETE.
     pub(super) const fn delete(
         path: &'static str,
         name: &'static str,
@@ -101,7 +101,7 @@ impl AdminRoute {
         Self::new(&Method::DELETE, path, name, summary, work)
     }
 
-    /// Creates a route that changes an object.
+    /// Creates a route with the method PATCH, which changes an object.
     pub(super) const fn patch(
         path: &'static str,
         name: &'static str,
@@ -117,7 +117,7 @@ impl AdminRoute {
         self
     }
 
-    /// Adds a required body with these members.
+    /// Adds a required body with these members; it must have those in `needed`.
     pub(super) const fn with_body(
         mut self,
         members: &'static [&'static str],
@@ -140,9 +140,9 @@ impl AdminRoute {
     }
 }
 
-/// Handler of requests about accounts, keys and the audit log; blocks.
+/// Handler of requests that need the store only; blocks.
 pub type StoreHandler = fn(&Stores, &AdminRequest) -> Result<AdminResponse, ApiError>;
-/// Handler of requests about the ledger.
+/// Handler of requests that need the ledger.
 pub type LedgerHandler =
     for<'a> fn(&'a Stores, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
 /// Handler of requests that need a running gateway.

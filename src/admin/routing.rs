@@ -1,5 +1,5 @@
-//! Admin request that explains the routing of a request: for each flavor the candidates in their order with the terms of
-//! their scores, and the offers that cannot serve the request.
+//! Admin request that explains the routing of a request: for each flavor the candidates in their order with the terms
+//! of their scores, and the offers that cannot serve the request.
 
 use super::request::AdminRequest;
 use super::routes::{AdminRoute, RouteHandler};
@@ -33,7 +33,7 @@ pub const QUERY_PARAMETERS: [&str; 10] = [
 const DEFAULT_PROMPT: u64 = 1_000;
 /// Maximum number of prompt or output tokens of a query.
 const MAX_TOKENS: u64 = 1_000_000_000;
-/// Bytes per token that the candidates of a request assume.
+/// Bytes per token that the selection of candidates assumes.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Capability that a request may need: its name, and the flag that it sets.

@@ -47,13 +47,13 @@ fn account_member(name: &str) -> Option<Value> {
         "store_responses" => json!({ "type": ["boolean", "null"], "description": "True if responses of `/v1/responses` are stored for requests with `store: true`; false by default." }),
         "now" => schema_ref("Now"),
         "warnings" => text_list("Warnings, such as a limit that matches nothing."),
-        "created" => json!({ "type": ["integer", "string", "null"], "description": "Creation time, Unix seconds; of an invoice RFC 3339." }),
+        "created" => json!({ "type": ["integer", "string", "null"], "description": "Creation time, Unix seconds; of an invoice or credit note, RFC 3339." }),
         "expires" => nullable_time("Expiry time"),
         "last_used" => nullable_time("Time of the last use"),
         "rotated" => nullable_time("Time of the last rotation"),
         "previous_good_until" => nullable_time("Expiry time of the previous secret"),
         "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::OVERLAP_SECONDS.1, "default": keys::OVERLAP_SECONDS.0, "description": "Seconds for which the previous secret stays valid." }),
-        "key" => describe_member("string", "The complete key, shown only in this answer; in a list of warnings the id of the key."),
+        "key" => describe_member("string", "The complete key, shown only in this answer; in the list of what matches nothing, the id of the key."),
         "requests_per_minute" | "tokens_per_minute" | "concurrent" => json!({ "type": ["integer", "null"], "minimum": 1, "description": match name {
             "requests_per_minute" => "Requests per minute; after a pause, up to one minute's worth may be sent at once.",
             "tokens_per_minute" => "Tokens per minute, input and output; an excess is a debt that has to refill first.",
@@ -95,20 +95,20 @@ fn batch_member(name: &str) -> Option<Value> {
         "filename" => describe_member("string", "Name that the owner gave to the file."),
         "purpose" => describe_member("string", "`batch` for requests, `batch_output` for results."),
         "bytes" => describe_member("integer", "Size of the contents in bytes."),
-        "lines" => json!({ "type": ["integer", "array"], "description": "Requests in the file; of an invoice, sums by model, location and unit prices." }),
+        "lines" => json!({ "type": ["integer", "array"], "description": "Number of requests in the file; of an invoice or credit note, its lines: sums by model, location and unit prices, and corrections." }),
         "sha256" => nullable_member("string", "SHA-256 of the contents in hexadecimal, once the file is complete."),
         "deleted" => describe_member("boolean", "True: the file was deleted."),
         _ => return None,
     })
 }
 
-/// Members of invoices and credit notes.
+/// Returns the OpenAPI schema of a member of invoices or credit notes; `None` for other names.
 #[rustfmt::skip]
 fn invoice_member(name: &str) -> Option<Value> {
     Some(match name {
-        "invoice" => describe_member("string", "Number of the invoice that is corrected."),
-        "is_draft" => describe_member("boolean", "True until the invoice is issued."),
-        "can_issue" => describe_member("boolean", "True if `issue_state` is `ready`."),
+        "invoice" => describe_member("string", "Number of the invoice that the credit note corrects."),
+        "is_draft" => describe_member("boolean", "True until the invoice or credit note is issued."),
+        "can_issue" => describe_member("boolean", "True if the document can be issued now: an invoice if `issue_state` is `ready`, a credit note if it has corrections."),
         "issue_state" => json!({ "enum": super::invoice::InvoiceIssueState::ALL.map(super::invoice::InvoiceIssueState::name), "description": "`issued`, `ready` to be issued, or why it cannot be: the period has not ended at least an hour ago, there is no seller, no charge, or an issued invoice has days in common." }),
         "overlaps" => nullable_member("string", "Number of the issued invoice that has days in common."),
         "issued" => nullable_member("string", "Time of issue, RFC 3339."),
@@ -121,15 +121,16 @@ fn invoice_member(name: &str) -> Option<Value> {
     })
 }
 
-/// Members of the audit log, the ledger and the configuration.
+/// Returns the OpenAPI schema of a member of the audit log, the ledger, usage, users or reloads; `None` for other
+/// names.
 #[rustfmt::skip]
 fn ledger_member(name: &str) -> Option<Value> {
     Some(match name {
-        "number" => json!({ "type": ["integer", "string", "null"], "description": "Number of the entry, from 1; of an issued invoice, consecutive for its seller and year, and `null` before." }),
+        "number" => json!({ "type": ["integer", "string", "null"], "description": "Number of the entry, from 1; of an invoice or credit note, consecutive for its seller and year, and `null` until it is issued." }),
         "at" => describe_member("integer", "Time of the change, Unix seconds."),
         "who" => describe_member("string", "Author of the change, as far as known."),
         "what" => describe_member("string", "Action, such as `key.revoke`."),
-        "target" => describe_member("string", "Changed account or key."),
+        "target" => describe_member("string", "Id or name of what was changed: an account, key, user, batch, file, invoice or credit note."),
         "change" => describe_member("object", "New object, or old and new value of each changed field."),
         "good" => describe_member("boolean", "True if every entry follows from the one before, and all other checks passed."),
         "entries" => describe_member("integer", "Number of entries of the log or of the ledger."),
@@ -147,20 +148,20 @@ fn ledger_member(name: &str) -> Option<Value> {
         "checkpoint" => describe_member("string", "Number and SHA-256 of the last entry of each chain: `number:hash`, separated by commas."),
         "second_copy" => text_list("Differences of the second copy."),
         "day" => describe_member("string", "Day, UTC."),
-        "month" => nullable_member("string", "Month, UTC; `null` if the period is another one."),
+        "month" => nullable_member("string", "Month, UTC; `null` if the period is not a month."),
         "charges" => describe_member("integer", "Number of charges of the day."),
         "charged" | "computed_again" => describe_member("object", "Sums in credits, kWh and EUR, as exact text."),
         "same" => describe_member("boolean", "True if every recomputed charge equals the recorded one."),
         "first_different_entry" => nullable_member("integer", "First charge that differs when it is recomputed."),
         "boundary" => describe_member("string", "System boundary of the figures."),
-        "methodologies" | "grid_sources" | "places" => text_list("Values in the charges of this month."),
+        "methodologies" | "grid_sources" | "places" => text_list("Distinct values in the charges of the period."),
         "terms" => json!({ "type": "array", "items": { "type": "object" }, "description": "Prices and location to which charges refer." }),
         "object" => json!({ "const": "usage" }),
         "from" | "to" => describe_member("string", "First or last day, UTC, included."),
         "group_by" => text_list("Dimensions of the rows."),
         "data" => json!({ "type": "array", "items": { "type": "object" }, "description": "A row for each group: its dimensions, and sums of requests, tokens, energy, carbon, water and money." }),
         "total" => describe_member("object", "Sums of all rows."),
-        "role" => json!({ "enum": penstock_storage::users::UserRole::ALL.map(penstock_storage::users::UserRole::name), "description": "What the console shows and allows; `viewer` by default." }),
+        "role" => json!({ "enum": penstock_storage::users::UserRole::ALL.map(penstock_storage::users::UserRole::name), "description": "Role, which decides what the console shows and allows; `viewer` by default." }),
         "password" => describe_member("string", "Password of 12 characters or more; without it the answer has an invitation."),
         "disabled" => json!({ "enum": ["true", "false"], "description": "`true` ends all sessions and refuses the sign-in." }),
         "invitation" => describe_member("string", "Token for `/console/invitation/TOKEN` or, for the role `account`, `/dashboard/invitation/TOKEN`; valid once and for 72 hours; shown only in this answer."),

@@ -1,4 +1,5 @@
-//! `/status`: version, configuration, ledger and providers.
+//! `/status`: version, state, ledger and providers; also the lists of models and providers, and the readiness of the
+//! gateway.
 
 use super::routes::{AdminRoute, RouteHandler};
 use super::{grid, openapi};
@@ -66,7 +67,8 @@ pub fn not_ready_reason(app: &AppState) -> Option<&'static str> {
     None
 }
 
-/// Returns the description of a problem that exists although requests are accepted; `None` if there is none.
+/// Returns the description of the most important problem that does not make the gateway unready; `None` if there is
+/// none.
 pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     if app.fleet_status().is_some_and(|fleet| !fleet.may_spend_leases) {
         return Some(

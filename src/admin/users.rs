@@ -28,7 +28,7 @@ pub const USER_MEMBERS: [&str; 7] =
 /// Response members of an invitation.
 pub const INVITATION_MEMBERS: [&str; 8] =
     ["name", "role", "account", "created", "state", "invitation_expires", "version", "invitation"];
-/// Names of the roles in requests and responses.
+/// Names of the roles in requests.
 const ROLES: [(&str, UserRole); 5] = [
     ("admin", UserRole::Admin),
     ("operator", UserRole::Operator),

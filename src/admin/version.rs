@@ -1,4 +1,5 @@
-//! Versions of stored objects, with which a request changes an object only if nobody changed it since it was read.
+//! Versions of stored objects. With one, a request changes an object only if no other request changed it since it was
+//! read.
 
 use super::input::RequestFields;
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -9,7 +10,7 @@ use std::cell::Cell;
 /// Number of bytes of a version.
 const VERSION_BYTES: usize = 8;
 
-/// Version that a request expects, and whether the stored object has it.
+/// Version that a request expects, with the result of its comparison with the stored object.
 #[derive(Debug)]
 pub(super) struct ExpectedVersion {
     version: Option<String>,
@@ -32,10 +33,10 @@ impl ExpectedVersion {
         self.is_current.get()
     }
 
-    /// Returns 409 if the last comparison found another version. `object` names the object in the message.
+    /// Checks the result of the last comparison. `object` names the object in the message.
     ///
     /// # Errors
-    /// Returns the refusal.
+    /// Returns 409 if the stored object had another version.
     pub(super) fn check(&self, object: &str) -> Result<(), ApiError> {
         if self.is_current.get() {
             return Ok(());
