@@ -29,7 +29,7 @@ pub struct ActionDefinition {
     pub build: fn(&ConsoleRequest, &str) -> AdminCall,
     /// Returns the path of the page that shows the result, with a query where the page needs one.
     pub page: fn(&ConsoleRequest, &str) -> String,
-    /// Returns the result to show, from the response of the admin API.
+    /// Returns the result to show, from a successful response of the admin API.
     pub show: fn(&Value) -> ActionResult,
     /// Returns the form that is shown again after a refusal; `None` to show the refusal only.
     pub form: Option<fn(&ConsoleRequest, &str) -> Form>,
@@ -152,8 +152,8 @@ fn refusal_blocks(
     refused_form_blocks(form, refusal)
 }
 
-/// Checks the request for a new or changed key more strictly than the admin API: it needs a name and a scope, and its
-/// models have to be in the catalogue.
+/// Checks the request for a new or changed key more strictly than the admin API: its name must not be empty, its scopes
+/// neither, and its models have to be in the catalogue.
 fn check_key(console: &Console, call: &AdminCall) -> Result<(), ApiError> {
     if !call.path.starts_with("/admin/keys") {
         return Ok(());
@@ -196,7 +196,8 @@ fn add_invitation_link(console: &Console, request: &ConsoleRequest, value: &mut 
     }
 }
 
-/// Records that a form is sent, so that it has an effect once. A form without an id, which no page has, counts as new.
+/// Records that a form is sent, so that it has an effect only once. A form without an id is not recorded and always
+/// accepted; the pages contain none.
 ///
 /// # Errors
 /// Returns 409 if the form was sent before, and 401 if the session was ended meanwhile.
@@ -228,8 +229,8 @@ pub async fn record_form_submission(
     Err(ApiError::with_message(code, message))
 }
 
-/// Answers a link to a form: with the question to confirm, or with a redirect to the page of the form; `None` if there
-/// is no form with this path.
+/// Answers a GET request for the path of a form: with the question to confirm, or with a redirect to the page of the
+/// form; `None` if there is no form with this path.
 ///
 /// # Errors
 /// Returns 403 if the role may not send the form, and the refusal of the admin API for the object of the question.
@@ -288,7 +289,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
     limits.into()
 }
 
-/// Returns a new key of an account as JSON, from its form.
+/// Returns the request body for a new key of an account, from its form.
 pub fn create_key_body(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
         request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
@@ -321,12 +322,12 @@ pub fn member_text(value: &Value, name: &str) -> String {
     }
 }
 
-/// Returns the message about a completed action, with the values of its placeholders.
+/// Returns the result of a completed action: a message, with the values of its placeholders.
 pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> ActionResult {
     ActionResult::Message(FlashMessage { text, values: values.into() })
 }
 
-/// Returns the block that shows the secret of a new key.
+/// Returns the result of an action that created a secret: a block that shows it, with a label.
 pub fn new_secret_blocks(answer: &Value, label: &'static str) -> ActionResult {
     ActionResult::Blocks(vec![Block::Secret(label.into(), member_text(answer, "key"))])
 }

@@ -10,7 +10,8 @@ const AMOUNT_FIELDS: [&str; 3] = ["credits", "budget_per_day", "budget_per_month
 /// Number of digits between two thousands separators.
 const GROUP_DIGITS: usize = 3;
 
-/// Refuses an amount such as `1.000` in a language with a decimal comma: it can mean a thousand or one.
+/// Checks the amounts of a form. In a language with a decimal comma, an amount such as `1.000` is refused: it can mean
+/// a thousand or one.
 ///
 /// # Errors
 /// Returns 400 with the fields, and both ways to write the amount.
@@ -55,7 +56,8 @@ fn plain_amount(text: &str, has_comma: bool) -> Option<String> {
     }
 }
 
-/// Returns a whole number without the separators of its thousands; `None` if they are not between groups of three digits.
+/// Returns a whole number without the separators of its thousands; `None` if they are not between groups of three
+/// digits.
 fn without_groups(whole: &str, has_points: bool) -> Option<String> {
     let groups: Vec<&str> =
         whole.split(|mark: char| mark.is_whitespace() || (has_points && mark == '.')).collect();

@@ -68,10 +68,11 @@ impl Confirmation {
         format!("{}{mark}{}", request.path, pairs.join("&"))
     }
 
-    /// Checks that the action would be accepted, before its question is shown.
+    /// Reads the object that the question describes, if there is one, so that its refusal is shown instead of the
+    /// question.
     ///
     /// # Errors
-    /// Returns the refusal of the admin API for the object that is described.
+    /// Returns the refusal of the admin API for the object.
     pub async fn check(&self, page: &PageContext<'_>) -> Result<(), ApiError> {
         match &self.object {
             Some(ConfirmedObject::Described { path, query, .. }) => read(page, path, query).await.map(drop),

@@ -1,5 +1,5 @@
-//! Permits for downloads of files: a slow client can hold a download open for long, so their number is limited for each
-//! account and in all.
+//! Permits for downloads of files: a slow client can keep a download open for long, so the number of downloads is
+//! limited for each account and for all accounts together.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -27,7 +27,7 @@ impl DownloadPermits {
     /// Takes a permit for a download of an account.
     ///
     /// # Errors
-    /// Returns 503 if there are too many downloads, of this account or in all.
+    /// Returns 503 if there are too many downloads, of this account or of all accounts.
     pub fn acquire(&self, account: &str) -> Result<DownloadPermit, ApiError> {
         let mut running = self.0.lock();
         let of_account = running.get(account).copied().unwrap_or(0);

@@ -25,12 +25,12 @@ fn period(page: &PageContext<'_>) -> (String, String) {
     (given("from").unwrap_or(new_year), given("to").unwrap_or(today))
 }
 
-/// Returns the account of the query, where all accounts can be reported.
+/// Returns the account that the query names; empty for all accounts.
 fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
     page.request.query("account").map(str::trim).unwrap_or_default()
 }
 
-/// Adds the refusal of a field to the form, and returns the form as a block; returns other refusals as errors.
+/// Shows the refusal of a field at the form, below a message; returns other refusals as errors.
 fn at_field(mut form: penstock_console::Form, refusal: ApiError) -> Result<Vec<Block>, ApiError> {
     if refusal.param.is_none() || refusal.code == ErrorCode::Internal {
         return Err(refusal);
@@ -48,8 +48,8 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
     page.get("/admin/carbon", &query).await
 }
 
-/// Returns the customer of a report, who issues it, and when, from the settings of invoices. The report of all accounts has
-/// no customer.
+/// Returns the customer of a report, who issues it, and when, from the settings of invoices. The report of all accounts
+/// has no customer.
 pub fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
     let live = page.console.app.config_snapshot();
     let settings = &live.settings.invoice;
@@ -91,7 +91,7 @@ pub async fn carbon_csv(page: &PageContext<'_>, for_all: bool) -> Result<Console
     Ok(ConsoleAnswer::file_answer(CSV, name, blocks::carbon_csv(&report, style).into_bytes()))
 }
 
-/// Returns usage as CSV: a row for each day and group.
+/// Returns usage as CSV: a row for each day and group. `dimensions` are the groupings that the query may choose.
 ///
 /// # Errors
 /// Returns 400 if the style is invalid, or the refusal of the admin API.

@@ -24,9 +24,9 @@ use tokio::time::timeout;
 const READ_BYTES: usize = 256 << 10;
 /// Timeout of sending one piece.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a client has for a file of any size.
+/// Time that a client has for a file of any size, in addition to that for its bytes.
 const MIN_SEND_TIME: Duration = Duration::from_secs(60);
-/// Lowest average rate at which a client has to read the rest, in bytes per second.
+/// Minimum average rate at which a client has to read a file, in bytes per second.
 const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
 
 /// Opened file, whose contents are sent as a response.
@@ -74,7 +74,7 @@ impl FileDownload {
     }
 
     /// Sends the file. If its contents can no longer be read, or if the client reads too slowly, the connection ends
-    /// early. The caller holds no other permit and no guard meanwhile: a download can take long.
+    /// early. The caller must hold no other permit and no guard meanwhile: a download can take long.
     pub async fn send(self, session: &mut ServerSession, id: &RequestId) {
         timeout(max_send_time(self.opened.0.bytes), self.send_contents(session, id)).await.ok();
     }

@@ -30,8 +30,8 @@ impl FlashMessage {
         Block::Notice(NoticeKind::Success, Text::Template(self.text, values))
     }
 
-    /// Returns the cookie that carries the message; `None` if the message is too long. `form_token` is the secret of the
-    /// session.
+    /// Returns the cookie that carries the message; `None` if the message is too long. `form_token` is the secret of
+    /// the session.
     pub fn to_cookie(&self, site: &ConsoleSite, is_secure: bool, form_token: &str) -> Option<String> {
         let message = percent::encode(&json!([self.text, self.values]).to_string(), percent::PATH_SEGMENT);
         let value = format!("{message}.{}", digest(&message, form_token));

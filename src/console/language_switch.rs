@@ -1,4 +1,5 @@
-//! Choice of the language: a cookie, and the page again with what was typed into its form.
+//! Choice of the language: stores it in a cookie, and shows the page again with the values that were typed into its
+//! form.
 
 use super::actions;
 use super::answer::{self, ConsoleAnswer};
@@ -10,8 +11,8 @@ use penstock_console::{Block, Language};
 use penstock_core::ApiError;
 
 impl Console {
-    /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent. If that page has a
-    /// refused form, the page is shown with what was typed.
+    /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent. If that page has
+    /// a refused form, the page is shown with what was typed.
     ///
     /// # Errors
     /// Returns the error of the store.

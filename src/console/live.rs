@@ -27,7 +27,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of open event streams of live figures.
 const MAX_STREAMS: usize = 256;
-/// Number of events after which a stream checks its session again.
+/// Number of events between two checks of the session of a stream.
 const SESSION_CHECK: u32 = 5;
 /// Maximum time for which a client may accept no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -202,7 +202,7 @@ impl LiveStream {
     /// Opens a stream of live figures for a page.
     ///
     /// # Errors
-    /// Returns 503 if there are too many.
+    /// Returns 503 if there are too many streams.
     pub fn open(
         figures: &Arc<LiveFigureSource>,
         view: LiveView,

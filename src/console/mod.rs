@@ -135,7 +135,7 @@ impl Console {
         Self { live, ..self }
     }
 
-    /// Returns the path of the event stream with the live figures of a page.
+    /// Returns the path of the event stream with the live figures of a page; `None` if the page has none.
     fn events_path(&self, page: &str) -> Option<String> {
         (page == self.site.root && self.live.is_some()).then(|| self.site.path(EVENTS_PATH))
     }
@@ -166,7 +166,7 @@ impl Console {
         answer::refusal_page(self.site, Language::English, refusal)
     }
 
-    /// Returns true if browsers reach the site over TLS only.
+    /// Returns true if browsers reach the site over TLS only, so that its cookies are `Secure`.
     fn is_secure(&self) -> bool {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;
@@ -177,8 +177,8 @@ impl Console {
         url.is_some_and(|url| url.starts_with("https://"))
     }
 
-    /// Returns scheme and host of the dashboard; `None` if it is off, or if it listens on all addresses and the
-    /// configuration names no host.
+    /// Returns scheme and host of the dashboard; `None` if it is off, or if it listens on all addresses and no host
+    /// name is known.
     fn dashboard_url(&self) -> Option<String> {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;

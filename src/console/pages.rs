@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::OnceLock;
 
-/// Number of rows on a page of a list.
+/// Number of rows on a page of a list, as the query parameter `limit`.
 pub const PAGE_ROWS: &str = "100";
 
 /// Definition of a page of a console site: path, title, roles, and contents.
@@ -60,7 +60,7 @@ pub struct PageContext<'a> {
     pub active: &'a ActiveSession,
     /// Decoded segment that the path has for `{id}`.
     pub id: String,
-    /// Title that replaces the one of the table.
+    /// Title that replaces that of the page's definition.
     title: OnceLock<Text>,
 }
 
@@ -205,9 +205,9 @@ fn with_refusal(mut result: Vec<Block>, refusal: &ApiError) -> Vec<Block> {
     result
 }
 
-/// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of the
-/// page, so that it is there only once. If the object was changed since the form was shown, it shows which stored values
-/// differ.
+/// Adds the blocks of a result to those of a page: above them, but a form that was refused replaces the same form of
+/// the page, so that it is there only once. If the object was changed since the form was shown, it shows which stored
+/// values differ.
 fn with_result(result: Vec<Block>, mut page: Vec<Block>) -> Vec<Block> {
     let mut above = Vec::new();
     for mut block in result {
@@ -324,7 +324,7 @@ impl<'a> PageContext<'a> {
         self.backend.call(BackendRequest { method, path, query, body: json!({}), actor: &actor }).await
     }
 
-    /// Reads a page of a list.
+    /// Reads the page of a list that the query parameter `after` selects; the first page by default.
     ///
     /// # Errors
     /// Returns the refusal of the admin API.
@@ -334,7 +334,7 @@ impl<'a> PageContext<'a> {
         self.get(path, &query).await
     }
 
-    /// Sets the title of the page, instead of the one of the table with the id.
+    /// Sets the title of the page, instead of that of its definition. Only the first call has an effect.
     pub fn set_title(&self, title: Text) {
         // A title that is already set is not replaced.
         self.title.set(title).ok();

@@ -48,7 +48,8 @@ pub struct ConsoleRequest {
 /// Reads a request to the console: its head and the fields of a form.
 ///
 /// # Errors
-/// Returns 413 or 408 if the form is too large or too slow, 415 if it is not a form.
+/// Returns 413 or 408 if the form is too large or too slow, 415 if the body is not a form, or 400 if it is cut off or
+/// not UTF-8.
 pub async fn read_request(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
     let head = session.req_header();
     let text = |name: header::HeaderName| {
@@ -154,8 +155,8 @@ impl ConsoleRequest {
         self.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    /// Returns the value of a form field or, for a link to a form, of the query parameter of this name; empty if both are
-    /// absent.
+    /// Returns the value of a form field or, for a link to a form, of the query parameter of this name; empty if both
+    /// are absent.
     pub fn value(&self, name: &str) -> &str {
         Some(self.field(name))
             .filter(|value| !value.is_empty())
@@ -169,8 +170,8 @@ impl ConsoleRequest {
         found.filter(|value| !value.is_empty())
     }
 
-    /// Returns the request for the page of the form that the form of the languages contains, with the values that were
-    /// typed into it; `None` if it contains none.
+    /// Returns a request for the form whose path and typed values the language switch sent along; `None` if it sent
+    /// none.
     pub fn restored_form_request(&self, language: Language) -> Option<Self> {
         let path = Some(self.field("restore")).filter(|path| !path.is_empty())?.to_owned();
         let typed = self.form.iter().filter_map(|(name, value)| {

@@ -8,7 +8,7 @@ use penstock_storage::users::UserRecord;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
 
-/// Time without a request after which a session ends, in seconds.
+/// Time without a request of the person after which a session ends, in seconds.
 pub const IDLE_SECONDS: u64 = 30 * 60;
 /// Time after the sign-in at which a session ends, in seconds.
 pub const MAX_AGE_SECONDS: u64 = 12 * 3_600;
@@ -79,8 +79,9 @@ pub fn find_session(
     Ok(Some(ActiveSession { digest, record, user }))
 }
 
-/// Returns a predicate that is called for all sessions, in any order. It is true for sessions that have ended, and for
-/// so many sessions of the person `user` that a new session of this person fits into the maximum.
+/// Returns a predicate with a counter, to be called once for each session, in any order. It is true for sessions that
+/// have ended, and for all further sessions of the person `user` after the first `MAX_USER_SESSIONS - 1`, so that a new
+/// one fits into the maximum.
 pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {
@@ -118,7 +119,8 @@ pub fn start_session(stores: &Stores, user: &UserRecord, now: u64) -> Result<Str
     Ok(id)
 }
 
-/// Records that a form of the session is sent. `Unchanged` if it was sent before: then it must not have an effect again.
+/// Records that a form of the session is sent. Returns `Unchanged` if it was sent before, so that it must not have an
+/// effect again, and `Missing` if the session has ended.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -146,7 +148,8 @@ fn random_text() -> String {
     hex::encode(bytes.iter())
 }
 
-/// Returns the refusal for an error of the store. Anybody may see the page, so only the log says more.
+/// Returns the refusal for an error of the store, without internal details: persons without a session may see it. The
+/// log has the details.
 pub fn store_error_response(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),

@@ -220,7 +220,7 @@ impl Console {
     }
 }
 
-/// Checks that a name and a password were sent. A browser that checks forms sends both.
+/// Checks that a name and a password were sent.
 ///
 /// # Errors
 /// Returns 400 that names the empty fields.
@@ -249,6 +249,7 @@ pub fn find_invited_user(stores: &Stores, digest: &str, now: u64) -> Result<Opti
     }))
 }
 
+/// Returns the audit log entry of an action `what` of a person on their own user.
 pub fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> AuditedChange {
     AuditedChange {
         at,

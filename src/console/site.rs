@@ -24,7 +24,7 @@ pub struct ConsoleSite {
     pub downloads: &'static [DownloadDefinition],
     /// Forms of the site.
     pub actions: &'static [ActionDefinition],
-    /// Maximum number of failed sign-in attempts per minute of all persons together.
+    /// Maximum number of sign-in attempts per minute of all persons together, successful ones included.
     pub attempts_per_minute: NonZeroU64,
 }
 

@@ -1,4 +1,4 @@
-//! Limits on failed attempts to sign in: for each name and address, and for all names together.
+//! Limits on attempts to sign in: on failed ones for each name and address, and on all attempts for all names together.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// Failed attempts per minute for one name from one address.
 const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
-/// Maximum number of names and addresses in memory.
+/// Maximum number of pairs of a name and an address in memory.
 const MAX_NAMES: usize = 1_000;
 
-/// Limits on the rate of failed attempts to sign in.
+/// Limits on the rate of attempts to sign in.
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,
-    /// Failed attempts per minute for all names.
+    /// Attempts per minute for all names, successful ones included.
     for_all: NonZeroU64,
 }
 
@@ -27,14 +27,14 @@ struct Buckets {
 }
 
 impl SignInThrottle {
-    /// Creates limits with this number of failed attempts per minute for all names.
+    /// Creates limits with this number of attempts per minute for all names.
     #[must_use]
     pub fn new(for_all: NonZeroU64) -> Self {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt from the limits, before the password is checked; [`SignInThrottle::record_success`] returns
-    /// it.
+    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns it
+    /// to the limit for the name and address, but not to that for all names.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.
@@ -59,7 +59,7 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Removes the failed attempts of a name that has signed in.
+    /// Forgets the attempts of a name from an address, after it has signed in.
     pub fn record_success(&self, name: &str, address: &str) {
         self.buckets.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
     }

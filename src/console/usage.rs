@@ -8,7 +8,8 @@ use penstock_core::ApiError;
 use penstock_usage::UsageRange;
 use serde_json::Value;
 
-/// Returns the step of the charts of a range. The admin API refuses an invalid range.
+/// Returns the period of one bar in the charts of a range; the default for an invalid range, which the admin API
+/// refuses.
 fn step_of(from: &str, to: &str, now: u64) -> UsageStep {
     let given = |day| Some(day).filter(|day: &&str| !day.is_empty());
     let range = UsageRange::parse(given(from), given(to), now);

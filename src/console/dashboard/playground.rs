@@ -30,9 +30,9 @@ use std::time::Duration;
 pub const PLAYGROUND_PATH: &str = "/dashboard/playground";
 /// Maximum length of a prompt, in bytes.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
-/// Maximum value for the maximum number of generated tokens, so that an answer arrives in time.
+/// Largest number of generated tokens that the form allows as a limit, so that an answer arrives in time.
 const MAX_TOKENS: u64 = 2_048;
-/// Default in the form for the maximum number of generated tokens.
+/// Default of this limit in the form.
 const DEFAULT_TOKENS: u64 = 512;
 /// Timeout of an answer, below the timeout of a request to the dashboard.
 const WITHIN: Duration = Duration::from_secs(50);
@@ -102,8 +102,8 @@ fn request_digest(request: &ConsoleRequest) -> String {
     hex::encode(digest.finalize().iter())
 }
 
-/// Handles the form: answers with a quote or, once the quote of this request was shown, with the answer of the model and
-/// its quote.
+/// Handles the form: answers with a quote or, once the quote of this request was shown, with the answer of the model
+/// and its quote.
 ///
 /// # Errors
 /// Returns 403 for another role, and the refusal of the admin API.

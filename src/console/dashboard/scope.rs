@@ -1,6 +1,5 @@
-//! Admin API, restricted to one account. The table [`ROUTES`] says for each request how it is restricted; a request
-//! without a row is refused as if it did not exist. Objects of other accounts are refused like objects that do not
-//! exist.
+//! Admin API, restricted to one account. The table [`ROUTES`] has the restriction of each request; a request without a
+//! row is refused with 404. So are requests for objects of other accounts, as for objects that do not exist.
 
 use crate::console::session::log_internal_error;
 use crate::console::{BackendRequest, ConsoleBackend};

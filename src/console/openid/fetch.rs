@@ -24,7 +24,7 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024;
 /// Failure of a request to an OpenID provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// Failure to connect, or a certificate that is not trusted.
+    /// Failure to resolve the name or to connect, or a certificate that is not trusted.
     Connect,
     /// Timeout before the answer was complete.
     Timeout,
@@ -60,7 +60,7 @@ pub struct ProviderClient {
 }
 
 impl ProviderClient {
-    /// Creates a client that trusts the configured certificates.
+    /// Creates a client that trusts the configured CA certificates, by default those of the system.
     pub fn new(settings: &OpenIdSettings) -> Self {
         let mut options = ConnectorOptions::new(1);
         options.ca_file = settings.ca.as_ref().map(|path| path.to_string_lossy().into_owned());

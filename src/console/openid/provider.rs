@@ -81,7 +81,7 @@ impl OpenIdProvider {
     /// Returns the endpoints of the provider; they are read again after an hour.
     ///
     /// # Errors
-    /// Returns the failure to read the endpoints, if they were never read before.
+    /// Returns the failure to read the endpoints, if no earlier read succeeded.
     pub async fn metadata(&self, now: Duration) -> Result<Arc<ProviderMetadata>, OpenIdProviderError> {
         Ok(self.known(now, None).await?.metadata)
     }

@@ -245,7 +245,8 @@ pub const ACTIONS: &[ActionDefinition] = &[
     },
 ];
 
-/// Validates a pasted configuration and compares it with the running one.
+/// Validates a pasted configuration and compares it with the running one. Files that it includes are not read, and
+/// relative paths start at the working folder of the process.
 ///
 /// # Errors
 /// Returns 403 if the role may not do this.
