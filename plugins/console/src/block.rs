@@ -201,7 +201,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Text that is shown if the table has no rows.
     pub empty_text: &'static str,
-    /// Path of the next page; `None` on the last one.
+    /// Path of the next page of rows; `None` on the last one.
     pub next: Option<String>,
     /// True if the table is shown on the screen only, not in print.
     pub is_screen_only: bool,
@@ -229,7 +229,7 @@ impl Table {
     }
 }
 
-/// Prefix of the names of typed values in the form that chooses the language.
+/// Prefix of the field names under which the language switch sends the values that were typed into another form.
 pub const TYPED_VALUE_PREFIX: &str = "typed_";
 /// Hidden field with the version of the object that a form changes.
 const VERSION_FIELD: &str = "version";

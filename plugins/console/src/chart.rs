@@ -15,17 +15,18 @@ const MAX_BAR: f64 = 8.0;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
 pub(crate) const COLOURS: usize = 6;
-/// Height of the labels below the lowest panel.
+/// Distance of the labels from the lower edge of the panel, in pixels.
 const TICK_OFFSET: f64 = 18.0;
 /// Maximum number of labels below the bars.
 const MAX_LABELS: usize = 8;
 
-/// Series of values with a name; one value for each bar.
+/// Series of values with a name.
 #[derive(Clone, Debug, Default)]
 pub struct ChartSeries {
     /// Name in the legend.
     pub name: Text,
-    /// Values, which must not be negative.
+    /// Values, one for each bar or time. In a bar chart, a value that is not finite counts as zero. In a line, a
+    /// negative or not finite value is unknown.
     pub values: Vec<f64>,
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn axis_end(maximum: f64) -> f64 {
         .unwrap_or(maximum)
 }
 
-/// Returns a rounded quantity, with its exact value if it differs.
+/// Formats a rounded quantity, with its exact value in parentheses if it differs.
 pub(crate) fn exact_quantity(value: f64, unit: &'static str, language: Language) -> String {
     let rounded = Text::Quantity(value, unit).render(language).into_owned();
     let exact = Text::exact_number(value, unit).render(language).into_owned();
@@ -184,7 +185,7 @@ impl BarAxis {
 impl BarChart {
     const PANEL: Panel = Panel { top: TOP, bottom: HEIGHT - BOTTOM };
 
-    /// Returns the greatest sum of a bar.
+    /// Returns the greatest sum of the values of a bar.
     fn maximum(&self) -> f64 {
         let sums = (0..self.labels.len()).map(|index| self.sum(index));
         sums.fold(0.0, f64::max)

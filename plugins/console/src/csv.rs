@@ -11,7 +11,7 @@ pub struct CsvStyle {
     decimal: char,
 }
 
-/// Error of a style, with the parameter that is invalid.
+/// Invalid parameter of a CSV style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvStyleError {
     /// Separator that is not supported.
@@ -32,7 +32,7 @@ impl CsvStyleError {
         }
     }
 
-    /// Returns the expected value, with the name of the parameter.
+    /// Returns the message of the error: the name of the parameter and its expected values.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl CsvStyle {
     }
 }
 
-/// Formats a record of CSV text, with its line break. The separator is an ASCII character.
+/// Formats a record of CSV text, with its line break (CR LF). The separator is an ASCII character.
 #[must_use]
 pub fn csv_record<I: AsRef<[u8]>>(cells: impl IntoIterator<Item = I>, separator: u8) -> String {
     let mut writer =

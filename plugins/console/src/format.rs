@@ -1,5 +1,5 @@
-//! Formats of numbers and times for people: numbers have three significant digits and a unit. Exact values are shown on
-//! hover.
+//! Formats of numbers and times for people: numbers have three significant digits, or all digits before the decimal
+//! point, and a unit. Exact values are shown on hover.
 
 use crate::language::Language;
 use crate::text::Text;
@@ -10,10 +10,11 @@ use std::borrow::Cow;
 /// Significant digits of a rounded number.
 const DIGITS: i32 = 3;
 
-/// Significant digits of a sum.
+/// Maximum number of significant digits of an exact number that has decimals.
 const EXACT_DIGITS: f64 = 12.0;
 
-/// Rounds a number to three significant digits, with thousands separated by narrow spaces.
+/// Formats a number with three significant digits, or as a whole number from 100 on, with thousands separated by narrow
+/// spaces; a dash if it is not finite.
 #[must_use]
 pub fn format_rounded(number: f64) -> String {
     if !number.is_finite() {
@@ -45,22 +46,21 @@ pub(crate) fn group_thousands(whole: &str) -> String {
     out
 }
 
-/// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point:
-/// `1.25 MWh` for 1 250 kWh.
+/// Formats an amount with its unit. Kilowatt-hours, grams, litres and numbers without a unit get the prefix that leaves
+/// few digits before the decimal point: `1.25 MWh` for 1 250 kWh. Numbers without a unit have one from 10 000 on.
 #[must_use]
 pub fn format_quantity(number: f64, unit: &'static str) -> String {
     let (text, name) = quantity_parts(number, unit);
     if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
 }
 
-/// Returns the number and the unit of a quantity, with the prefix that leaves one to three digits before the decimal
-/// point.
+/// Returns the number and the unit of a quantity, with the prefix of [`format_quantity`].
 pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
     let (scale, name) = unit_scale(number, unit);
     (format_rounded(number / scale), name)
 }
 
-/// Returns the divisor and the unit that leave one to three digits of a number before the decimal point.
+/// Returns the divisor of a number and its unit with the prefix of [`format_quantity`].
 pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str) {
     let scales: &[(f64, &'static str)] = match unit {
         "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
@@ -78,8 +78,8 @@ pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str)
     (scale, name)
 }
 
-/// Formats a number with all its digits. A sum of numbers has at most twelve significant ones, as the others are noise
-/// of the binary form.
+/// Formats a number with its first twelve significant digits, or with all digits before the decimal point if these are
+/// more; further digits of a sum are noise of the binary form.
 #[must_use]
 pub(crate) fn format_exact(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {
@@ -119,7 +119,7 @@ pub(crate) fn format_timestamp(text: &str, language: Language) -> Cow<'_, str> {
     }
 }
 
-/// Returns a JSON value in Unix seconds as a time; a dash if there is no value.
+/// Returns the time of a JSON value in Unix seconds; a dash if there is no value.
 #[must_use]
 pub fn unix_time_text(value: Option<&Value>) -> Text {
     value

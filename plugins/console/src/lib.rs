@@ -2,8 +2,8 @@
 //! charts, and their HTML.
 //!
 //! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML, in the language of the page ([`Text`]). All
-//! text is escaped by the templates; no function of this crate builds HTML. The pages contain no scripts and no inline
-//! styles, so that a content security policy can forbid them.
+//! text is escaped by the templates; no function of this crate builds HTML. Scripts and styles are files
+//! ([`find_asset`]), so that a content security policy can forbid inline ones.
 
 mod asset;
 mod block;

@@ -1,4 +1,4 @@
-//! Plot of two panels with the same times: lines of a measured value above, bars of requests below.
+//! Plot of two panels with the same times: lines of a measured value above, bars of requests or answers below.
 
 use crate::chart::{
     BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, bar_center, exact_quantity,
@@ -56,7 +56,7 @@ impl LineChartKind {
     }
 }
 
-/// Plot of a value by group, and of the requests at the same times.
+/// Plot of a measured value by group, and of the requests or answers at the same times.
 #[derive(Clone, Debug, Default)]
 pub struct LineChart {
     /// Kind of the plot.
@@ -65,9 +65,9 @@ pub struct LineChart {
     pub title: Text,
     /// Start of each hour or minute, as its label on the horizontal axis.
     pub times: Vec<Text>,
-    /// Values of each group; a value that is not finite is unknown.
+    /// Measured values of each group; a negative or not finite value is unknown.
     pub values: Vec<ChartSeries>,
-    /// Requests at each time: of the groups in the same order, then of all others.
+    /// Requests or answers at each time: of the groups in the same order, then of all other groups together.
     pub requests: Vec<ChartSeries>,
 }
 
@@ -93,7 +93,7 @@ pub struct ChartPoint {
     pub title: String,
 }
 
-/// Values of a series that are not missing, with their positions.
+/// Returns the known values of a series, with their indexes: those that are finite and not negative.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
 }
@@ -163,7 +163,7 @@ impl LineChart {
         points
     }
 
-    /// Returns the segments of the bars, which show the requests of batches.
+    /// Returns the segments of the bars, which show the requests or answers.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
         self.bars().segments_in(BARS, language)
@@ -183,7 +183,8 @@ impl LineChart {
         BARS.ticks(&self.times, language)
     }
 
-    /// Returns the legend: number of the colour and name. The bars have a series for each line.
+    /// Returns the legend: the number of the colour and the name of each series of the bars, which have one for each
+    /// line.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
         let all = self.requests.iter().enumerate();

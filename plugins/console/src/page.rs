@@ -44,13 +44,13 @@ pub struct Page {
     pub title: Text,
     /// Links of the navigation.
     pub nav: Vec<NavLink>,
-    /// Signed-in person; `None` on the page to sign in.
+    /// Signed-in person; `None` on a page without a session, such as the sign-in page.
     pub user: Option<SignedInUser>,
     /// Path from which the blocks are read again every few seconds; `None` if the page is not updated.
     pub refresh_path: Option<&'static str>,
-    /// Path of the event stream with the live figures of the page.
+    /// Path of the event stream with the live figures of the page; `None` without live figures.
     pub events: Option<String>,
-    /// Path to which the browser is redirected immediately.
+    /// Path to which the browser is redirected immediately; `None` for a page that stays.
     pub redirect_path: Option<&'static str>,
     /// Blocks of the page, from top to bottom.
     pub blocks: Vec<Block>,

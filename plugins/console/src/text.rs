@@ -14,9 +14,9 @@ pub enum Text {
     Word(String),
     /// Data, such as a name; never translated.
     Data(String),
-    /// Number that is rounded to three digits, and its unit.
+    /// Number that is rounded for people, and its unit.
     Quantity(f64, &'static str),
-    /// Exact number of the API, and its unit.
+    /// Exact number as text, and its unit.
     Exact(String, &'static str),
     /// Time in RFC 3339.
     Time(String),
@@ -196,8 +196,8 @@ fn format_month(text: &str, language: Language) -> Cow<'_, str> {
     }
 }
 
-/// Returns the values of the placeholders `{0}`, `{1}` in this order; `None` if the sentence was not made from the
-/// template.
+/// Returns the values of the placeholders in the order of the template; `None` if the sentence was not made from the
+/// template, or if the template has no placeholder.
 fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
     let (first, mut rest) = template.split_once('{')?;
     let mut sentence = sentence.strip_prefix(first)?;

@@ -43,7 +43,7 @@ const COLUMNS: &[CsvColumn] = &[
     ("grid", false),
     ("contracts", false),
 ];
-/// Disclosure of the figures.
+/// Disclosure requirement of the CSV's figures.
 const STANDARD: &str = "ESRS E1-6 scope 3 category 1";
 /// Kinds of rows: name, member of the report, and member of the row with its name.
 const KINDS: [(&str, &str, &str); 4] = [

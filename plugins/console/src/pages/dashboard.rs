@@ -12,7 +12,7 @@ use serde_json::Value;
 const OVERLAPS: [(&str, &str); 4] =
     [("86400", "One day"), ("604800", "Seven days"), ("3600", "One hour"), ("0", "None: it ends at once")];
 
-/// Blocks of the overview: balance of the account, and its usage of the last days by model.
+/// Blocks of the overview: balance of the account, and its usage by day and model in the period of `usage`.
 #[must_use]
 pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value) -> Vec<Block> {
     let balance = rows(balance).first().cloned().unwrap_or_default();
@@ -60,7 +60,7 @@ fn total_tiles(usage: &Value) -> Vec<Tile> {
         .into()
 }
 
-/// Returns the table cell that shows whether an API key is valid or revoked.
+/// Returns the table cell that shows whether an API key was revoked; an expired key is shown as valid.
 fn key_state(key: &Value) -> Cell {
     let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
     if is_revoked {

@@ -7,7 +7,7 @@ use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Figures of a row of usage that everyone may see who sees the usage.
+/// Figures of a row of usage for everyone who may see usage.
 const USAGE_COLUMNS: [CsvColumn; 14] = [
     ("requests", true),
     ("requests_not_charged", true),
@@ -100,7 +100,7 @@ const UNIT_COLUMNS: [(&str, &str); 5] = [
     ("seconds", "audio_seconds"),
 ];
 
-/// Adds an entry of the ledger to its CSV.
+/// Adds an entry of the ledger to the CSV.
 pub fn add_ledger_entry(table: &mut CsvTable, entry: &Value) {
     let Value::Object(members) = entry else { return };
     let wallet = usize::from(text(entry, "wallet") == "energy");

@@ -64,7 +64,7 @@ pub fn new_key_form(path: &str) -> Form {
         )
 }
 
-/// Form for a grant to an account. `id` is a unique name of the grant, so that the form has an effect only once,
+/// Form for a grant to an account. `id` is the unique id of the grant, so that the form has an effect only once,
 /// however often it is sent.
 #[must_use]
 pub fn grant_form(account: &str, id: &str) -> Form {
@@ -74,7 +74,7 @@ pub fn grant_form(account: &str, id: &str) -> Form {
         .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
 }
 
-/// Form that corrects a charge or a grant of an account. `id` is a unique name of the correction, so that the form has
+/// Form that corrects a charge or a grant of an account. `id` is the unique id of the correction, so that the form has
 /// an effect only once.
 #[must_use]
 pub fn correction_form(account: &str, id: &str) -> Form {

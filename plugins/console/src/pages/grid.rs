@@ -23,7 +23,7 @@ pub(super) fn intensity_cell(grid: &Value) -> Cell {
     }
 }
 
-/// Cell with the origin of the intensity and its age; more on hover.
+/// Cell with the origin of the intensity, and its age or year; details on hover.
 pub(super) fn intensity_source_cell(grid: &Value) -> Cell {
     let configured = "Location-based, CO₂ equivalent, from the configuration of this gateway.";
     match (&*text(grid, "source"), number(grid, "seconds_old")) {
@@ -50,7 +50,7 @@ fn age(seconds: f64) -> Text {
     }
 }
 
-/// Plot of the last 24 hours; nothing if no zone is shown.
+/// Plot of the last 24 hours; no block if the response has no zone.
 #[must_use]
 pub fn grid_blocks(grid: &Value) -> Vec<Block> {
     let mut zones: Vec<&Value> = rows(grid).iter().collect();

@@ -57,7 +57,7 @@ pub(super) fn is_draft(invoice: &Value) -> bool {
     invoice.get("is_draft") != Some(&Value::Bool(false))
 }
 
-/// Returns why an invoice is a draft.
+/// Returns the sentence with the reason why an invoice is a draft.
 fn draft_text(invoice: &Value) -> Text {
     match &*text(invoice, "issue_state") {
         "ready" => "Draft without a number: this invoice is not issued yet.".into(),

@@ -113,7 +113,7 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
     ]
 }
 
-/// Healthy offers, and the median of their times to the first token.
+/// Number of healthy offers, and the median of the times to the first token of all offers.
 fn offer_tiles(status: &Value) -> [Tile; 2] {
     let offers: Vec<&Value> = status
         .get("providers")
@@ -148,7 +148,7 @@ fn offer_tiles(status: &Value) -> [Tile; 2] {
     ]
 }
 
-/// Errors of the last minutes, beside the number of requests.
+/// Number of errors in the last minutes, with the numbers of all and of refused requests.
 fn error_tile(recent: &Value) -> Tile {
     let [minutes, requests, refused] =
         ["minutes", "requests", "refused"].map(|name| exact_text(recent, name, ""));

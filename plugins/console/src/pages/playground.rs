@@ -26,8 +26,8 @@ pub struct PlaygroundChoices<'a> {
 /// Name of the hidden field with the digest of the request whose quote is shown.
 pub const QUOTED_FIELD: &str = "quoted";
 
-/// Form that is sent to `path`; `None` if the account has no valid key. It shows the quote first, and can be sent to
-/// the model once its quote is shown.
+/// Form that is sent to `path`; `None` if all keys in `choices` are revoked. Its button asks for a quote; once the
+/// quote is shown, it sends the request to the model.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
     let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);
@@ -76,7 +76,7 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
 }
 
 /// Tiles of a quote. It has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
-/// `output_tokens`, `highest_credits` and `highest_eur`.
+/// `output_tokens` and `highest_eur`.
 #[must_use]
 pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     let expected = quote.get("expected").cloned().unwrap_or_default();

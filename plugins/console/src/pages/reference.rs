@@ -99,7 +99,7 @@ pub fn operation_blocks(document: &Value, id: &str, root: &str) -> Option<(Text,
     Some((Text::Data(operation.label()), blocks))
 }
 
-/// Title and blocks of a schema; `None` if the document has no schema with this name.
+/// Blocks of a schema; `None` if the document has no schema with this name.
 #[must_use]
 pub fn schema_blocks(document: &Value, name: &str, root: &str) -> Option<Vec<Block>> {
     let schema = document.pointer("/components/schemas")?.get(name)?;

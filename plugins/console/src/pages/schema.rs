@@ -8,7 +8,7 @@ use serde_json::Value;
 const MAX_DEPTH: usize = 4;
 /// Start of the reference to a schema of the document.
 const SCHEMA_PREFIX: &str = "#/components/schemas/";
-/// Constraints of a schema, each with its text.
+/// Constraints of a schema, and its default and format, each with its text.
 const CONSTRAINTS: [(&str, &str); 8] = [
     ("minimum", "at least {0}"),
     ("maximum", "at most {0}"),
@@ -39,7 +39,7 @@ pub(super) fn referenced_name(schema: &Value) -> Option<&str> {
     found?.get("$ref")?.as_str()?.strip_prefix(SCHEMA_PREFIX)
 }
 
-/// Returns the type of a schema as text, such as `array of TextPart` or `string or null`.
+/// Returns the type of a schema as text, such as `array<TextPart>` or `string | null`.
 #[must_use]
 pub(super) fn type_name(schema: &Value) -> String {
     if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
@@ -73,7 +73,7 @@ pub(super) fn type_name(schema: &Value) -> String {
     }
 }
 
-/// Returns the limits of a schema and its description.
+/// Returns the description of a schema, with its constraints in parentheses.
 fn constraints(schema: &Value) -> Text {
     let limits = CONSTRAINTS.iter().filter_map(|(name, text)| {
         let value = match schema.get(name)? {

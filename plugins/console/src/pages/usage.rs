@@ -8,7 +8,7 @@ use crate::text::Text;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of series of a chart; the smallest others become one series.
+/// Maximum number of series of a chart; all further groups share one more series.
 const MAX_SERIES: usize = 5;
 
 /// Maximum number of rows of the table with the values of each step and group.
@@ -69,8 +69,8 @@ impl UsageView {
         if self.by == "day" { self.step.name() } else { &self.by }
     }
 
-    /// Returns the series to which a row belongs: the same for all rows if they are grouped by time only, otherwise that
-    /// of the row's group.
+    /// Returns the series to which a row belongs: the same for all rows if they are grouped by time only, otherwise
+    /// that of the row's group.
     fn series_of(&self, row: &Value) -> String {
         if self.by == "day" { String::new() } else { text(row, &self.by) }
     }

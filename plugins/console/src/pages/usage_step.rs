@@ -23,7 +23,8 @@ pub enum UsageStep {
 }
 
 impl UsageStep {
-    /// Returns the shortest step with which a range of this number of days has few bars.
+    /// Returns the step for a range of this number of days: a day up to 31 days, a week up to 84 days, otherwise a
+    /// month.
     #[must_use]
     pub const fn for_days(days: u64) -> Self {
         if days <= MAX_DAYS {

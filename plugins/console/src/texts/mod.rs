@@ -1,5 +1,5 @@
-//! Translation table of all texts: English (the key), German and French. The tests report every text of the code or of
-//! a template that the table lacks.
+//! Translation table of all texts: English (the key), German and French. A test reports every text of the code and of
+//! the templates that is not in the table.
 
 mod countries;
 mod dashboard;
