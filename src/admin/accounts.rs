@@ -2,7 +2,9 @@
 
 use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, changed_fields, store_error_response};
+use super::request::{
+    AdminRequest, AdminResponse, KeyCacheUpdate, KeyChangeResponse, changed_fields, store_error_response,
+};
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, object_version, with_version};
 use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
@@ -28,16 +30,21 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/accounts", "listAccounts", "Lists accounts", RouteHandler::Store(list))
         .with_query_parameters(&LIST_QUERY_PARAMETERS)
         .with_response(200, || page_schema(schema_ref("Account"))),
-    AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
-        .with_body(&CREATE_MEMBERS, &["id"])
-        .with_response(201, || schema_ref("Account")),
+    AdminRoute::post(
+        "/admin/accounts",
+        "createAccount",
+        "Creates an account",
+        RouteHandler::KeyChange(create),
+    )
+    .with_body(&CREATE_MEMBERS, &["id"])
+    .with_response(201, || schema_ref("Account")),
     AdminRoute::get("/admin/accounts/{id}", "getAccount", "Shows an account", RouteHandler::Store(get))
         .with_response(200, || schema_ref("Account")),
     AdminRoute::patch(
         "/admin/accounts/{id}",
         "changeAccount",
         "Changes an account: name, state, limits; with `version`, only if it is unchanged",
-        RouteHandler::Store(change),
+        RouteHandler::KeyChange(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
     .with_response(200, || schema_ref("Account")),
@@ -53,7 +60,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn create(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let mut errors = FieldErrors::default();
     let id = errors.collect(new_id(&fields));
@@ -63,11 +70,8 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     errors.finish()?;
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
     insert(vault, asked, &account)?;
-    Ok(AdminResponse {
-        status: 201,
-        answer: account_json(&account),
-        cache_update: KeyCacheUpdate::Account(Box::new(account)),
-    })
+    let response = AdminResponse { status: 201, answer: account_json(&account) };
+    Ok((response, KeyCacheUpdate::Account(Box::new(account))))
 }
 
 /// Returns the id of a new account.
@@ -141,7 +145,7 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
     Ok(AdminResponse::ok(account_json(&account)))
 }
 
-fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let mut errors = FieldErrors::default();
     let name = errors.collect(fields.text_value("name"));
@@ -173,11 +177,8 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     });
     let account = changed.map_err(store_error_response)?.ok_or_else(account_not_found)?;
     expected.check("account")?;
-    Ok(AdminResponse {
-        status: 200,
-        answer: account_json(&account),
-        cache_update: KeyCacheUpdate::Account(Box::new(account)),
-    })
+    let response = AdminResponse { status: 200, answer: account_json(&account) };
+    Ok((response, KeyCacheUpdate::Account(Box::new(account))))
 }
 
 /// Returns the JSON object of an account in responses, with its version.

@@ -2,7 +2,7 @@
 
 use super::dangling_references;
 use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, LedgerReply};
-use super::routes::{self, RouteHandler, StoreHandler};
+use super::routes::{self, KeyChangeHandler, RouteHandler, StoreHandler};
 use super::{runtime_fields, status};
 use crate::config::ConfigLoader;
 use crate::console::{BackendRequest, ConsoleBackend};
@@ -15,7 +15,6 @@ use penstock_http_wire::host::{HostKind, ServedHosts};
 use pingora_http::RequestHeader;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Admin API of a gateway.
 #[derive(Clone)]
@@ -24,23 +23,6 @@ pub(super) struct AdminApi {
     pub app: Arc<AppState>,
     /// Function that loads the configuration, for reloads.
     pub source: ConfigLoader,
-}
-
-/// Guard of an admin request in flight: while a guard exists, the store is not handed over to another process.
-pub(super) struct AdminRequestGuard<'a>(&'a AppState);
-
-impl<'a> AdminRequestGuard<'a> {
-    /// Counts one more admin request in flight and returns its guard.
-    pub(super) fn new(app: &'a AppState) -> Self {
-        app.admin_in_flight.fetch_add(1, Ordering::AcqRel);
-        Self(app)
-    }
-}
-
-impl Drop for AdminRequestGuard<'_> {
-    fn drop(&mut self) {
-        self.0.admin_in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 #[async_trait]
@@ -62,6 +44,7 @@ impl ConsoleBackend for AdminApi {
                 LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
             },
             RouteHandler::Store(work) => Ok(run_store_request(&self.app, work, asked).await?.answer),
+            RouteHandler::KeyChange(work) => Ok(run_key_change(&self.app, work, asked).await?.answer),
         }
     }
 }
@@ -99,44 +82,78 @@ pub(super) fn check_host(hosts: &ServedHosts, setting: &str, head: &RequestHeade
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs the handler of a request that needs the store only, updates the key cache, and adds live data and warnings to
-/// the response. Handlers run one at a time, so that the key cache always has the latest stored values.
+/// Runs the handler of a request that needs the store only, and adds live data to the response. Takes no lock: neither a
+/// heartbeat of the fleet nor the revocation of a key waits for a long read.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.
-pub async fn run_store_request(
+pub(super) async fn run_store_request(
     app: &Arc<AppState>,
     work: StoreHandler,
     asked: AdminRequest,
 ) -> Result<AdminResponse, ApiError> {
-    let app = app.clone();
-    let task = move || {
-        let mut done = {
+    // Guard and permit end with the work, which goes on if the caller has left.
+    let (app, guard) = (app.clone(), app.admin_requests.begin());
+    let permit = app.admin_requests.acquire_store_permit().await;
+    run_blocking(move || {
+        let _in_use = (guard, permit);
+        let mut done = work(&app.stores, &asked)?;
+        runtime_fields::add_runtime_fields(&app, &mut done.answer);
+        Ok(done)
+    })
+    .await
+}
+
+/// Runs the handler of a request that changes a key or an account, updates the key cache, and adds live data and
+/// warnings to the response. These handlers run one at a time, so that the key cache always has the latest stored
+/// values.
+///
+/// # Errors
+/// Returns an error if the request is invalid, or the error of the store.
+pub async fn run_key_change(
+    app: &Arc<AppState>,
+    work: KeyChangeHandler,
+    asked: AdminRequest,
+) -> Result<AdminResponse, ApiError> {
+    let (app, guard) = (app.clone(), app.admin_requests.begin());
+    run_blocking(move || {
+        let _in_flight = guard;
+        let (mut done, update) = {
             let _guard = app.key_write_lock.lock();
-            let done = work(&app.stores, &asked)?;
-            match &done.cache_update {
-                KeyCacheUpdate::None => {}
-                KeyCacheUpdate::Key(key, account) => {
-                    if let Some(account) = account {
-                        app.key_cache.set_account(account);
-                        app.notify_account_changed(&account.id);
-                    }
-                    app.key_cache.set_key(key);
-                    app.notify_key_changed(&key.id);
-                }
-                KeyCacheUpdate::Account(account) => {
-                    app.key_cache.set_account(account);
-                    app.notify_account_changed(&account.id);
-                }
-            }
-            done
+            let (done, update) = work(&app.stores, &asked)?;
+            update_key_cache(&app, &update);
+            (done, update)
         };
         runtime_fields::add_runtime_fields(&app, &mut done.answer);
-        let warnings = dangling_references::change_warnings(&app, &app.stores, &done.cache_update);
+        let warnings = dangling_references::change_warnings(&app, &app.stores, &update);
         if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
             members.insert("warnings".to_owned(), warnings.into());
         }
         Ok(done)
-    };
-    tokio::task::spawn_blocking(task).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+    })
+    .await
+}
+
+/// Updates the key cache, and reports the change to the processes that still drain.
+fn update_key_cache(app: &AppState, update: &KeyCacheUpdate) {
+    match update {
+        KeyCacheUpdate::Key(key, account) => {
+            if let Some(account) = account {
+                app.key_cache.set_account(account);
+                app.notify_account_changed(&account.id);
+            }
+            app.key_cache.set_key(key);
+            app.notify_key_changed(&key.id);
+        }
+        KeyCacheUpdate::Account(account) => {
+            app.key_cache.set_account(account);
+            app.notify_account_changed(&account.id);
+        }
+    }
+}
+
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }

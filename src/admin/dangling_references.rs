@@ -257,6 +257,6 @@ pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::KeyCach
                 Some(&|name| app.config_snapshot().catalog.classify_name(name)),
             )
         }
-        request::KeyCacheUpdate::Account(_) | request::KeyCacheUpdate::None => Vec::new(),
+        request::KeyCacheUpdate::Account(_) => Vec::new(),
     }
 }

@@ -1,8 +1,8 @@
 //! Listener of the account holders' dashboard. It serves only the dashboard, with one request per connection.
 
-use super::READ_TIMEOUT;
-use super::api::{AdminApi, AdminRequestGuard, check_host};
+use super::api::{AdminApi, check_host};
 use super::pages;
+use super::sending::{MAX_REQUESTS, READ_TIMEOUT, finish};
 use crate::config::ConfigLoader;
 use crate::console::dashboard::DASHBOARD;
 use crate::console::{AnswerStream, Console};
@@ -20,8 +20,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Maximum number of requests in flight, without downloads. A further connection is closed.
-const MAX_REQUESTS: usize = 128;
 /// Timeout of a request, from its first byte to the last byte of its response; a download has its own limits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -73,19 +71,26 @@ impl HttpServerApp for DashboardListener {
         let permit = permits.try_acquire().ok()?;
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let served = AdminRequestGuard::new(&api.app);
+        let served = api.app.admin_requests.begin();
         let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
         let id = RequestId::random();
-        let answered =
-            timeout(REQUEST_TIMEOUT, pages::serve_site_page(console, api, host, &mut session, &id)).await;
-        if let Ok(Some(AnswerStream::File(file))) = answered {
-            // A download is no request in flight: a slow client must not delay the hand-over of the store, nor take
-            // the permits of the pages.
-            drop((served, permit));
+        let answered = timeout(REQUEST_TIMEOUT, async {
+            let mut answer = pages::answer_site_page(console, api, host, &mut session).await;
+            // The client reads without the guard: it must not delay the hand-over of the store.
+            drop(served);
+            let stream = answer.stream.take();
+            if stream.is_none() {
+                pages::send_site_page(answer, &mut session, &id).await;
+            }
+            stream
+        });
+        if let Ok(Some(AnswerStream::File(file))) = answered.await {
+            // A download takes none of the permits of the pages.
+            drop(permit);
             file.send(&mut session, &id).await;
         }
-        timeout(READ_TIMEOUT, session.finish()).await.ok();
+        finish(session).await;
         None
     }
 }

@@ -4,7 +4,9 @@
 use super::accounts;
 use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, response_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, KeyCacheUpdate, changed_fields, store_error_response};
+use super::request::{
+    AdminRequest, AdminResponse, KeyCacheUpdate, KeyChangeResponse, changed_fields, store_error_response,
+};
 use super::routes::{AdminRoute, RouteHandler};
 use super::version::{ExpectedVersion, object_version, with_version};
 use crate::auth::account_json;
@@ -41,7 +43,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/keys",
         "createKey",
         "Creates a key and shows it once",
-        RouteHandler::Store(create),
+        RouteHandler::KeyChange(create),
     )
     .with_optional_body(&CREATE_MEMBERS)
     .with_response(201, || schema_ref("NewKey")),
@@ -56,7 +58,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/keys/{id}",
         "changeKey",
         "Changes a key: name, scopes, models, limits, storage of responses, expiry; with `version`, only if it is unchanged",
-        RouteHandler::Store(change),
+        RouteHandler::KeyChange(change),
     )
     .with_body(&CHANGE_MEMBERS, &[])
     .with_response(200, || schema_ref("Key")),
@@ -64,14 +66,14 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/keys/{id}/revoke",
         "revokeKey",
         "Revokes a key at once, and closes its open streams",
-        RouteHandler::Store(revoke),
+        RouteHandler::KeyChange(revoke),
     )
     .with_response(200, || response_schema(&["id", "revoked", "already"])),
     AdminRoute::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
         "Gives a key a new secret and shows it once; the old one stays valid for a while",
-        RouteHandler::Store(rotate),
+        RouteHandler::KeyChange(rotate),
     )
     .with_optional_body(&ROTATE_MEMBERS)
     .with_response(200, || schema_ref("NewKey")),
@@ -144,7 +146,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
-fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn create(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CREATE_MEMBERS)?;
     let account = wanted
         .fields
@@ -173,11 +175,8 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     let entry = asked.audit_entry("key.create", &record.id, key_fields(&record));
     vault.keys.insert(&record, &entry).map_err(store_error_response)?;
     let account = made.then(|| Box::new(account));
-    Ok(AdminResponse {
-        status: 201,
-        answer: new_key_json(&record, &key),
-        cache_update: KeyCacheUpdate::Key(Box::new(record), account),
-    })
+    let response = AdminResponse { status: 201, answer: new_key_json(&record, &key) };
+    Ok((response, KeyCacheUpdate::Key(Box::new(record), account)))
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -185,7 +184,7 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
     Ok(AdminResponse::ok(key_json(&key)))
 }
 
-fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn change(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
     let expected = ExpectedVersion::parse(&wanted.fields)?;
     let changed = vault.keys.change(&asked.id, |key| {
@@ -199,14 +198,11 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     });
     let key = changed.map_err(store_error_response)?.ok_or_else(key_not_found)?;
     expected.check("key")?;
-    Ok(AdminResponse {
-        status: 200,
-        answer: key_json(&key),
-        cache_update: KeyCacheUpdate::Key(Box::new(key), None),
-    })
+    let response = AdminResponse { status: 200, answer: key_json(&key) };
+    Ok((response, KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     RequestFields::parse(&asked.body, &[])?;
     let entry = asked.audit_entry("key.revoke", &asked.id, json!({}));
     let already = match vault.keys.revoke(&asked.id, &entry).map_err(store_error_response)? {
@@ -215,10 +211,10 @@ fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     };
     let key = vault.keys.get(&asked.id).map_err(store_error_response)?.ok_or_else(key_not_found)?;
     let answer = json!({ "id": key.id, "revoked": true, "already": already });
-    Ok(AdminResponse { status: 200, answer, cache_update: KeyCacheUpdate::Key(Box::new(key), None) })
+    Ok((AdminResponse::ok(answer), KeyCacheUpdate::Key(Box::new(key), None)))
 }
 
-fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
+fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<KeyChangeResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ROTATE_MEMBERS)?;
     let overlap = fields
         .number_in_range("overlap_seconds", 0, OVERLAP_SECONDS.1)?
@@ -243,11 +239,8 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         let message = "This key is revoked or expired; create a new one instead.";
         return Err(ApiError::with_message(ErrorCode::Conflict, message));
     }
-    Ok(AdminResponse {
-        status: 200,
-        answer: new_key_json(&record, &key),
-        cache_update: KeyCacheUpdate::Key(Box::new(record), None),
-    })
+    let response = AdminResponse { status: 200, answer: new_key_json(&record, &key) };
+    Ok((response, KeyCacheUpdate::Key(Box::new(record), None)))
 }
 
 /// Creates the key that the demo prints, by the same functions as an admin request. Returns its id and the complete
@@ -275,7 +268,7 @@ pub async fn create_key(app: &Arc<AppState>, wanted: &Value) -> Result<Value, Ap
         now: app.clock.unix_seconds(),
         ..AdminRequest::default()
     };
-    super::run_store_request(app, create, asked).await.map(|done| done.answer)
+    super::run_key_change(app, create, asked).await.map(|done| done.answer)
 }
 
 /// Returns the JSON objects of all keys of the store.

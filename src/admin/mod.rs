@@ -30,7 +30,10 @@ pub mod routes;
 mod routing;
 mod runtime_fields;
 mod schema;
+mod sending;
 mod status;
+#[cfg(test)]
+mod tests;
 mod usage;
 pub mod users;
 mod version;
@@ -42,13 +45,14 @@ use crate::console::{AnswerStream, Console};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
+use crate::proxy::response::send_refusal;
 use crate::server::listener::BoundListener;
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
-pub use api::run_store_request;
-use api::{AdminApi, AdminRequestGuard, check_host};
+pub use api::run_key_change;
+use api::{AdminApi, check_host, run_store_request};
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 pub use dashboard::serve as serve_dashboard;
 use http::{Method, header};
 use penstock_core::{ApiError, Dialect, ErrorCode};
@@ -56,17 +60,15 @@ use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use request::{AdminRequest, LedgerReply};
-use request_head::{accepts_gzip, caller_name, gzip, has_bearer_token, query_pairs};
+use request_head::{accepts_gzip, caller_name, has_bearer_token, query_pairs};
 use routes::RouteHandler;
+use sending::{MAX_REQUESTS, READ_TIMEOUT, finish, send_body};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Timeout of a request head, and of a request body.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of an admin request body, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
@@ -78,22 +80,14 @@ pub fn serve(
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     let api = AdminApi { app: app.clone(), source };
-    crate::server::listener::serve_app(
-        bound,
-        "admin",
-        AdminListener {
-            console: Console::new(app.clone(), &OPERATORS, None).with_live_figures(Arc::new(api.clone())),
-            api,
-            failed_auth: auth_throttle::FailedAuthThrottle::default(),
-        },
-        stop,
-    )
+    crate::server::listener::serve_app(bound, "admin", AdminListener::new(api), stop)
 }
 
 struct AdminListener {
     api: AdminApi,
     failed_auth: auth_throttle::FailedAuthThrottle,
     console: Console,
+    permits: Semaphore,
 }
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
@@ -103,9 +97,6 @@ const ACTOR_BYTES: usize = 64;
 
 /// HTTP response: status, content type, body.
 struct HttpAnswer(u16, &'static str, Vec<u8>);
-
-/// Minimum body size for compression, in bytes.
-const COMPRESSIBLE: usize = 1024;
 
 const JSON: &str = "application/json";
 const JSON_LINES: &str = "application/jsonl";
@@ -119,62 +110,63 @@ impl HttpServerApp for AdminListener {
         mut session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
+        let permit = self.permits.try_acquire().ok()?;
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let served = AdminRequestGuard::new(&self.api.app);
+        let served = self.api.app.admin_requests.begin();
         let id = RequestId::random();
-        let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         if self.console.has_path(session.req_header().uri.path()) {
             let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
-            let stream = pages::serve_site_page(&self.console, &self.api, host, &mut session, &id).await;
-            match stream {
+            let mut answer = pages::answer_site_page(&self.console, &self.api, host, &mut session).await;
+            drop(served);
+            match answer.stream.take() {
                 Some(AnswerStream::Live(stream)) => {
-                    // Neither an event stream nor a download is a request in flight: it must not delay the hand-over of
-                    // the store.
-                    drop(served);
+                    drop(permit);
                     stream.send(stream_response_head(&id), &mut session, shutdown).await;
                 }
                 Some(AnswerStream::File(file)) => {
-                    drop(served);
+                    drop(permit);
                     file.send(&mut session, &id).await;
                 }
-                None => {}
+                None => pages::send_site_page(answer, &mut session, &id).await,
             }
-            session.finish().await.ok();
-            return None;
+        } else {
+            let answer = self.answer(&mut session).await;
+            // The client reads without the guard: it must not delay the hand-over of the store.
+            drop(served);
+            send_answer(answer, &mut session, &id).await;
         }
-        let answer = self.answer(&mut session).await;
-        let caller = &mut Downstream::new(&mut session, None);
-        match answer {
-            Ok(HttpAnswer(status, kind, body)) => {
-                let head = ResponseHead::new(status, &id).with("vary", "accept-encoding");
-                let (head, body) =
-                    match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
-                        Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
-                        None => (head, body),
-                    };
-                head.send_body(caller, kind, vec![Bytes::from(body)]).await.ok();
-            }
-            Err(refusal) => {
-                crate::proxy::response::send_refusal(
-                    caller,
-                    Dialect::Chat,
-                    &id,
-                    &refusal,
-                    None,
-                    &CrossOrigin::None,
-                )
-                .await
-                .ok();
-            }
-        }
-        session.finish().await.ok();
+        finish(session).await;
         None
     }
 }
 
+async fn send_answer(answer: Result<HttpAnswer, ApiError>, session: &mut ServerSession, id: &RequestId) {
+    match answer {
+        Ok(HttpAnswer(status, kind, body)) => {
+            let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
+            send_body(session, ResponseHead::new(status, id), kind, body, accepts).await;
+        }
+        Err(refusal) => {
+            let caller = &mut Downstream::new(session, None);
+            let sent = send_refusal(caller, Dialect::Chat, id, &refusal, None, &CrossOrigin::None);
+            timeout(READ_TIMEOUT, sent).await.ok();
+        }
+    }
+}
+
 impl AdminListener {
+    fn new(api: AdminApi) -> Self {
+        let console = Console::new(api.app.clone(), &OPERATORS, None);
+        Self {
+            console: console.with_live_figures(Arc::new(api.clone())),
+            api,
+            failed_auth: auth_throttle::FailedAuthThrottle::default(),
+            permits: Semaphore::new(MAX_REQUESTS),
+        }
+    }
+
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
         let live = self.api.app.config_snapshot();
@@ -239,6 +231,10 @@ impl AdminListener {
                 let done = run_store_request(app, work, self.read_request(session, id).await?).await?;
                 Ok(json_answer(done.status, &done.answer))
             }
+            RouteHandler::KeyChange(work) => {
+                let done = run_key_change(app, work, self.read_request(session, id).await?).await?;
+                Ok(json_answer(done.status, &done.answer))
+            }
         }
     }
 
@@ -282,30 +278,4 @@ async fn read_body(session: &mut ServerSession) -> Result<Value, ApiError> {
         .ok()
         .filter(Value::is_object)
         .ok_or_else(|| ApiError::with_message(ErrorCode::InvalidRequest, "The body has to be a JSON object."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gzip_is_used_where_the_client_takes_it() {
-        for accepted in ["gzip", "deflate, GZIP;q=0.5", "*", "gzip;q=1.0", "br;q=1, *;q=0.1"] {
-            assert!(accepts_gzip(accepted.as_bytes()), "{accepted}");
-        }
-        for refused in ["", "identity", "gzip;q=0", "gzip;q=0.0, *", "*;q=0", "br", "gzip;q=x", "xgzip"] {
-            assert!(!accepts_gzip(refused.as_bytes()), "{refused}");
-        }
-    }
-
-    #[test]
-    fn no_token_and_an_empty_one_open_nothing() {
-        for token in ["", "0123456789abcdef0123456789abcdef"] {
-            for nothing in ["", "Bearer", "Bearer ", "Basic ", token] {
-                assert!(!has_bearer_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
-            }
-        }
-        assert!(has_bearer_token(b"Bearer s3cret", "s3cret"));
-        assert!(!has_bearer_token(b"Bearer s3cre", "s3cret"));
-    }
 }

@@ -28,31 +28,30 @@ pub struct AdminRequest {
     pub file_retention: Option<u64>,
 }
 
-/// Response to an admin request, with its effect on the key cache.
+/// Response to an admin request.
 #[derive(Debug)]
 pub struct AdminResponse {
     /// HTTP status of the response.
     pub status: u16,
     /// JSON body of the response.
     pub answer: Value,
-    /// Update of the key cache.
-    pub cache_update: KeyCacheUpdate,
 }
 
 /// Update of the key cache after a change in the store.
 #[derive(Debug)]
 pub enum KeyCacheUpdate {
-    /// No update: the cached keys and accounts did not change.
-    None,
     /// A changed key, and the account that was created for it, if any.
     Key(Box<KeyRecord>, Option<Box<AccountRecord>>),
     /// Changed account.
     Account(Box<AccountRecord>),
 }
 
+/// Response to a request that changes a key or an account, with its update of the key cache.
+pub type KeyChangeResponse = (AdminResponse, KeyCacheUpdate);
+
 impl AdminResponse {
     pub(super) fn ok(answer: Value) -> Self {
-        Self { status: 200, answer, cache_update: KeyCacheUpdate::None }
+        Self { status: 200, answer }
     }
 }
 

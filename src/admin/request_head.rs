@@ -51,3 +51,29 @@ pub(super) fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
     query_parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_used_where_the_client_takes_it() {
+        for accepted in ["gzip", "deflate, GZIP;q=0.5", "*", "gzip;q=1.0", "br;q=1, *;q=0.1"] {
+            assert!(accepts_gzip(accepted.as_bytes()), "{accepted}");
+        }
+        for refused in ["", "identity", "gzip;q=0", "gzip;q=0.0, *", "*;q=0", "br", "gzip;q=x", "xgzip"] {
+            assert!(!accepts_gzip(refused.as_bytes()), "{refused}");
+        }
+    }
+
+    #[test]
+    fn no_token_and_an_empty_one_open_nothing() {
+        for token in ["", "0123456789abcdef0123456789abcdef"] {
+            for nothing in ["", "Bearer", "Bearer ", "Basic ", token] {
+                assert!(!has_bearer_token(nothing.as_bytes(), token), "{nothing:?} for {token:?}");
+            }
+        }
+        assert!(has_bearer_token(b"Bearer s3cret", "s3cret"));
+        assert!(!has_bearer_token(b"Bearer s3cre", "s3cret"));
+    }
+}

@@ -1,7 +1,7 @@
 //! Routes of the admin listener that need the admin token. The listener, the CLI when it opens a store itself, and the
 //! OpenAPI document use the same list. A new route is a row in the file that implements it.
 
-use super::request::{AdminRequest, AdminResponse, LedgerReply};
+use super::request::{AdminRequest, AdminResponse, KeyChangeResponse, LedgerReply};
 use super::{
     accounts, adjustments, audit, batches, carbon, corrections, credit_notes, credits, dangling_references,
     files, grid, invoice, issued_invoices, keys, latency, ledger_export, reload, routing, status, usage,
@@ -142,6 +142,8 @@ impl AdminRoute {
 
 /// Handler of requests that need the store only; blocks.
 pub type StoreHandler = fn(&Stores, &AdminRequest) -> Result<AdminResponse, ApiError>;
+/// Handler of requests that change keys or accounts in the store; blocks.
+pub type KeyChangeHandler = fn(&Stores, &AdminRequest) -> Result<KeyChangeResponse, ApiError>;
 /// Handler of requests that need the ledger.
 pub type LedgerHandler =
     for<'a> fn(&'a Stores, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
@@ -156,6 +158,8 @@ pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>>
 pub enum RouteHandler {
     /// Handler that needs the store only, with or without a gateway.
     Store(StoreHandler),
+    /// Handler that needs the store only and changes keys or accounts, one at a time.
+    KeyChange(KeyChangeHandler),
     /// Handler that needs the ledger, with or without a gateway.
     Ledger(LedgerHandler),
     /// Handler that needs a running gateway.

@@ -15,6 +15,7 @@ use crate::proxy::{self, GatewayProxy};
 use crate::server::DRAIN_IDLE;
 use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
+use crate::state::admin_requests::AdminRequests;
 use crate::state::latency_records::{self, FlushScope};
 use crate::upgrade::control_channel::{ControlChannel, PeerEvent};
 use crate::upgrade::new_process::InheritedState;
@@ -22,17 +23,19 @@ use crate::upgrade::old_process::{LaunchCommand, Successor};
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Time for which idle connections may still close after the last moment at which they could begin a request.
 const KEEPALIVE_GRACE: Duration = Duration::from_millis(200);
 /// Interval of the checks whether exchanges and connections have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Maximum time for which an upgrade waits for admin requests in flight. Batches are stopped meanwhile.
+const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Running gateway.
 pub struct RunningGateway {
@@ -175,11 +178,9 @@ impl RunningGateway {
         }
         // No admin request begins from here on; those in flight end.
         self.admin_stop.send_replace(true);
-        for task in self.admin_tasks.drain(..) {
-            task.await.ok();
-        }
-        while self.app.admin_in_flight.load(Ordering::Acquire) > 0 {
-            sleep(POLL_INTERVAL).await;
+        if !drain_admin(&mut self.admin_tasks, &self.app.admin_requests).await {
+            spawn_blocking(move || successor.cancel()).await.ok();
+            return Err("An admin request did not end in time; this process goes on.".to_owned());
         }
         self.app.set_store_handed_over(true);
         let (app, runtime) = (self.app.clone(), Handle::current());
@@ -226,7 +227,7 @@ impl RunningGateway {
         self.sockets.clear();
         self.stop.send_replace(true);
         // Batches get less time than requests, because their remaining lines continue at the next start.
-        let emptied = tokio::time::timeout(within, self.drained());
+        let emptied = timeout(within, self.drained());
         tokio::join!(emptied, self.app.batches.close()).0.ok();
         let cut = self.app.in_flight_exchanges();
         // The admin listener was still needed until now, to report the draining state.
@@ -279,6 +280,22 @@ impl RunningGateway {
             }
         }
     }
+}
+
+/// Waits until the stopped admin listeners have ended, and their requests with them. Returns false if requests are still
+/// in flight after [`ADMIN_DRAIN_TIMEOUT`].
+async fn drain_admin(tasks: &mut Vec<JoinHandle<()>>, requests: &AdminRequests) -> bool {
+    let drained = timeout(ADMIN_DRAIN_TIMEOUT, async {
+        for task in &mut *tasks {
+            task.await.ok();
+        }
+        while requests.in_flight() > 0 {
+            sleep(POLL_INTERVAL).await;
+        }
+    });
+    let drained = drained.await.is_ok();
+    tasks.drain(..).for_each(|task| task.abort());
+    drained
 }
 
 /// Duplicates of the sockets of the admin listener and the dashboard.
@@ -346,4 +363,23 @@ async fn build_state(
         }
     };
     spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upgrade_does_not_wait_for_an_admin_request_without_end() {
+        let requests = AdminRequests::default();
+        let request = requests.begin();
+        let start = Instant::now();
+        assert!(!drain_admin(&mut vec![tokio::spawn(async {})], &requests).await);
+        assert!((ADMIN_DRAIN_TIMEOUT..ADMIN_DRAIN_TIMEOUT * 2).contains(&start.elapsed()));
+        let mut tasks = vec![tokio::spawn(std::future::pending())];
+        drop(request);
+        assert!(!drain_admin(&mut tasks, &requests).await, "a listener does not end");
+        assert!(tasks.is_empty(), "the listeners are served again if the upgrade fails");
+        assert!(drain_admin(&mut vec![tokio::spawn(async {})], &requests).await);
+    }
 }

@@ -54,9 +54,6 @@ impl AdminBackend {
             Self::Store(vault) => {
                 let to_message = |refusal: penstock_core::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(to_message)?;
-                let RouteHandler::Store(work) = route.handler else {
-                    return Err("This requires a running gateway.".to_owned());
-                };
                 let asked = AdminRequest {
                     id,
                     query: query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
@@ -65,7 +62,14 @@ impl AdminBackend {
                     now: unix_now(),
                     file_retention: None,
                 };
-                work(vault, &asked).map(|done| done.answer).map_err(to_message)
+                let done = match route.handler {
+                    RouteHandler::Store(work) => work(vault, &asked),
+                    RouteHandler::KeyChange(work) => work(vault, &asked).map(|(done, _)| done),
+                    RouteHandler::Ledger(_) | RouteHandler::Runtime(_) => {
+                        return Err("This requires a running gateway.".to_owned());
+                    }
+                };
+                done.map(|done| done.answer).map_err(to_message)
             }
         }
     }

@@ -24,9 +24,9 @@ use tokio::time::timeout;
 const READ_BYTES: usize = 256 << 10;
 /// Timeout of sending one piece.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a client has for a file of any size, in addition to that for its bytes.
+/// Time that a client has for a response of any size, in addition to that for its bytes.
 const MIN_SEND_TIME: Duration = Duration::from_secs(60);
-/// Minimum average rate at which a client has to read a file, in bytes per second.
+/// Minimum average rate at which a client has to read a response, in bytes per second.
 const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
 
 /// Opened file, whose contents are sent as a response.
@@ -114,8 +114,9 @@ impl FileDownload {
     }
 }
 
-/// Returns the time within which a client has to receive a file of this size.
-const fn max_send_time(bytes: u64) -> Duration {
+/// Returns the time within which a client has to receive a response of this size, in bytes.
+#[must_use]
+pub const fn max_send_time(bytes: u64) -> Duration {
     MIN_SEND_TIME.saturating_add(Duration::from_secs(bytes / MIN_BYTES_PER_SECOND))
 }
 

@@ -39,6 +39,7 @@ mod throttle;
 mod usage;
 
 pub use answer::{AnswerStream, ConsoleAnswer, RESPONSE_HEADERS};
+pub use file_download::max_send_time;
 
 use crate::proxy::PageRequestExecutor;
 use crate::state::AppState;

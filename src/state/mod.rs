@@ -1,6 +1,7 @@
 //! State of the process that all requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`],
 //! which replaces the current one; exchanges in flight continue with the snapshot with which they began.
 
+pub mod admin_requests;
 mod exchange_records;
 mod fleet;
 pub mod grid_intensity;
@@ -36,8 +37,8 @@ use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::pools::health::{HealthChecks, HealthContext};
-use crate::upstream::provider_state::ProviderState;
-use crate::upstream::provider_state::resolve_host_names;
+use crate::upstream::provider_state::{ProviderState, resolve_host_names};
+use admin_requests::AdminRequests;
 use arc_swap::ArcSwap;
 use fleet::FleetSync;
 use grid_intensity::GridRecords;
@@ -46,7 +47,6 @@ use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -124,7 +124,7 @@ pub struct AppState {
     /// Earlier processes that still drain after a handover.
     predecessors: Mutex<Vec<Predecessor>>,
     /// Admin requests in flight.
-    pub admin_in_flight: AtomicUsize,
+    pub admin_requests: AdminRequests,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
     pub fault_injector: Arc<crate::net::fault_injection::FaultInjector>,
@@ -201,7 +201,7 @@ impl AppState {
             spend_flush_lock: Mutex::default(),
             reloaded: Notify::new(),
             predecessors: Mutex::default(),
-            admin_in_flight: AtomicUsize::new(0),
+            admin_requests: AdminRequests::default(),
         });
         app.ledger.apply_replayed_charges(|charge| app.apply_remote_charge(charge));
         Ok((app, holds))

@@ -1,0 +1,41 @@
+//! Limits of the requests and responses of the admin listener and of the dashboard.
+
+use super::request_head::gzip;
+use crate::console::max_send_time;
+use crate::proxy::downstream::Downstream;
+use crate::proxy::response::head::ResponseHead;
+use bytes::Bytes;
+use pingora_core::protocols::http::ServerSession;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Maximum number of connections of a listener with a request in flight, without downloads and event streams. A further
+/// connection is closed.
+pub(super) const MAX_REQUESTS: usize = 128;
+/// Timeout of a request head, of a request body, and of the end of a connection.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Minimum body size for compression, in bytes.
+const COMPRESSIBLE: usize = 1024;
+
+/// Sends a response, compressed if the client takes it. The connection ends early if the client reads too slowly.
+pub(super) async fn send_body(
+    session: &mut ServerSession,
+    head: ResponseHead,
+    kind: &str,
+    body: Vec<u8>,
+    accepts_gzip: bool,
+) {
+    let head = head.with("vary", "accept-encoding");
+    let (head, body) = match (accepts_gzip && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
+        Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
+        None => (head, body),
+    };
+    let within = max_send_time(body.len() as u64);
+    let mut caller = Downstream::new(session, None);
+    timeout(within, head.send_body(&mut caller, kind, vec![Bytes::from(body)])).await.ok();
+}
+
+/// Ends the connection of a request that was answered.
+pub(super) async fn finish(session: ServerSession) {
+    timeout(READ_TIMEOUT, session.finish()).await.ok();
+}

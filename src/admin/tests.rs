@@ -1,0 +1,135 @@
+//! Tests of the admin listener over a pipe, with a store in a temporary folder.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::{ResolveEnv, load_text};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// Listener with the folder of its store.
+struct TestListener {
+    listener: Arc<AdminListener>,
+    stop: watch::Sender<bool>,
+    _folder: tempfile::TempDir,
+}
+
+impl TestListener {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[storage]\npath = {:?}\nballast = \"0B\"\n[log]\nlevel = \"error\"\n[files]\nkeep_free = \"0B\"\n",
+            folder.path().join("storage")
+        );
+        let settings = load_text("test.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
+        let app = tokio::task::spawn_blocking(move || AppState::build(settings)).await.unwrap().unwrap();
+        let api = AdminApi { app, source: Arc::new(|| Err("There is no configuration.".to_owned())) };
+        let listener = Arc::new(AdminListener::new(api));
+        Self { listener, stop: watch::channel(false).0, _folder: folder }
+    }
+
+    fn app(&self) -> &Arc<AppState> {
+        &self.listener.api.app
+    }
+
+    /// Serves a connection whose buffers hold this number of bytes; returns its task and the client's end.
+    fn connect(&self, buffered: usize) -> (JoinHandle<()>, DuplexStream) {
+        let (server_end, client) = duplex(buffered);
+        let (listener, stop) = (self.listener.clone(), self.stop.subscribe());
+        let served = tokio::spawn(async move {
+            listener.process_new_http(ServerSession::new_http1(Box::new(server_end)), &stop).await;
+        });
+        (served, client)
+    }
+
+    fn requests_in_flight(&self) -> usize {
+        self.app().admin_requests.in_flight()
+    }
+}
+
+async fn send_get(client: &mut DuplexStream, path: &str) {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn reads_do_not_wait_for_a_change_of_keys() {
+    let served = TestListener::start().await;
+    let app = served.app().clone();
+    let (locked, is_locked) = tokio::sync::oneshot::channel();
+    let (unlock, unlocked) = std::sync::mpsc::channel::<()>();
+    let holder = app.clone();
+    let holding = tokio::task::spawn_blocking(move || {
+        let _guard = holder.key_write_lock.lock();
+        locked.send(()).unwrap();
+        unlocked.recv().unwrap();
+    });
+    is_locked.await.unwrap();
+    let changed = app.clone();
+    let change = tokio::spawn(async move { keys::create_key(&changed, &json!({ "name": "waits" })).await });
+    for route in routes::all_routes().filter(|route| *route.method == Method::GET) {
+        let RouteHandler::Store(work) = route.handler else { continue };
+        run_store_request(&app, work, AdminRequest::default()).await.ok();
+    }
+    assert!(!change.is_finished(), "changes of keys wait for each other");
+    unlock.send(()).unwrap();
+    holding.await.unwrap();
+    change.await.unwrap().unwrap();
+}
+
+#[test]
+fn requests_that_change_keys_or_accounts_run_one_at_a_time() {
+    for route in routes::all_routes() {
+        let is_change = *route.method != Method::GET
+            && ["/admin/keys", "/admin/accounts"].iter().any(|path| route.path.starts_with(path));
+        assert_eq!(matches!(route.handler, RouteHandler::KeyChange(_)), is_change, "{}", route.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_delays_no_upgrade_and_is_cut() {
+    let served = TestListener::start().await;
+    for path in ["/metrics", "/console/sign-in", "/admin/nothing"] {
+        let (connection, mut client) = served.connect(64);
+        send_get(&mut client, path).await;
+        let mut first = [0; 12];
+        client.read_exact(&mut first).await.unwrap();
+        assert!(first.starts_with(b"HTTP/1.1 "), "{path}");
+        assert_eq!(served.requests_in_flight(), 0, "{path}");
+        connection.await.unwrap();
+    }
+    assert_eq!(served.listener.permits.available_permits(), MAX_REQUESTS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_are_bounded() {
+    let served = TestListener::start().await;
+    let open: Vec<_> = (0..MAX_REQUESTS).map(|_| served.connect(64)).collect();
+    tokio::task::yield_now().await;
+    let (connection, mut client) = served.connect(64);
+    connection.await.unwrap();
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
+    drop(open);
+    let (_connection, mut client) = served.connect(1 << 20);
+    send_get(&mut client, "/healthz").await;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
+    let served = TestListener::start().await;
+    let app = served.app().clone();
+    let mut permits = Vec::new();
+    while let Ok(permit) = timeout(std::time::Duration::ZERO, app.admin_requests.acquire_store_permit()).await
+    {
+        permits.push(permit);
+        assert!(permits.len() < MAX_REQUESTS);
+    }
+    let (reader, list) = (app.clone(), routes::find(&Method::GET, "/admin/keys").unwrap().0);
+    let RouteHandler::Store(list) = list.handler else { unreachable!("a read") };
+    let read = tokio::spawn(async move { run_store_request(&reader, list, AdminRequest::default()).await });
+    keys::create_key(&app, &json!({ "name": "at once" })).await.unwrap();
+    assert!(!read.is_finished());
+    drop(permits);
+    read.await.unwrap().unwrap();
+}
