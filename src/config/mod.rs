@@ -7,6 +7,7 @@ mod load;
 mod parallel;
 pub mod raw;
 mod read;
+pub mod regular_file;
 mod resolve;
 mod scalar_check;
 mod schema;

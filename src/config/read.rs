@@ -2,9 +2,9 @@
 //! a key that is in two files is a mistake.
 
 use super::diagnostic::Diagnostic;
+use super::regular_file::{read_limited, read_text_file};
 use super::spanned_toml::{FileLocation, SpannedValue, Value};
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
@@ -46,7 +46,9 @@ impl ConfigTable<'_> {
             );
             return None;
         }
-        let text = match read_text(path) {
+        // The file of the command line may be a pipe, such as that of a shell's process substitution.
+        let read = if by.is_some() { read_text_file(path, MAX_FILE_BYTES) } else { read_root_file(path) };
+        let text = match read {
             Ok(text) => text,
             Err(why) => {
                 self.report(by, &name, &format!("The file cannot be read: {why}."), "");
@@ -125,15 +127,11 @@ impl ConfigTable<'_> {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    // A device may be endless although its size is 0.
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| describe_io_error(&error))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("it has more than {MAX_FILE_BYTES} bytes"));
-    }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+/// Reads the file of the command line, of any kind and limited size.
+fn read_root_file(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| describe_io_error(&error))?;
+    let bytes = read_limited(&file, MAX_FILE_BYTES)?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 /// Describes an I/O error: the usual ones in words, all others as the operating system does.

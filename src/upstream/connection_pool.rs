@@ -4,6 +4,7 @@
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
 use super::idle_pool::{IdlePool, ThreadPoolIndex};
+use crate::config::regular_file::{MAX_PEM_BYTES, read_regular_file};
 use crate::config::settings::{Provider, TlsVersion};
 use pingora_core::connectors::http::v2::{Connector, H2HandshakeSettings, handshake};
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
@@ -41,7 +42,7 @@ impl TlsTrust {
         let mut digest = Sha256::new();
         let client = provider.client.as_ref().map(|(certificate, key)| [certificate, key]);
         for path in provider.ca.iter().chain(client.into_iter().flatten()) {
-            let bytes = std::fs::read(path).unwrap_or_default();
+            let bytes = read_regular_file(path, MAX_PEM_BYTES).unwrap_or_default();
             digest.update((bytes.len() as u64).to_le_bytes());
             digest.update(bytes);
         }

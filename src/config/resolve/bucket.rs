@@ -1,11 +1,12 @@
 //! `[files.store]`: checks of the bucket for the contents of files.
 
 use super::super::raw::{BucketStyleName, FileStoreConfig, WebIdentityConfig};
+use super::super::read::describe_io_error;
+use super::super::regular_file::open_regular_file;
 use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::url::{is_loopback_host, parse_base_url};
-use std::fs::File;
 
 /// Maximum length of the name of the role for access to the bucket, in bytes.
 const MAX_ROLE: usize = 2048;
@@ -76,9 +77,10 @@ impl SettingsResolver<'_> {
             self.report_mistake(&spot.child("role"), "It must be the name of a role, without spaces.", like);
             return None;
         }
-        if let Err(why) = File::open(&token_file) {
+        if let Err(why) = open_regular_file(&token_file) {
             // Something else writes the file, perhaps not before the gateway starts.
-            let why = format!("The file {} cannot be read: {}.", token_file.display(), why.kind());
+            let why =
+                format!("The file {} cannot be read: {}.", token_file.display(), describe_io_error(&why));
             self.report_warning(&spot.child("token_file"), why, "");
         }
         let role = raw.role.as_str().into();

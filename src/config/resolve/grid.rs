@@ -1,10 +1,10 @@
 //! `[grid]`: tables and forecasts of carbon intensity, read and validated.
 
 use super::super::raw::ConfigFile;
+use super::super::regular_file::read_text_file;
 use super::super::settings::GridSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use super::secrets::read_text;
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
 use penstock_footprint::country::member_state_name;
 use rust_decimal::Decimal;
@@ -14,10 +14,10 @@ use std::time::UNIX_EPOCH;
 
 /// Number of hours of a day.
 const HOURS: usize = 24;
+/// Maximum size of the file of forecasts in bytes: a year of every zone.
+const MAX_FORECAST_BYTES: u64 = 64 << 20;
 /// Maximum carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MAX_GRAMS_PER_KWH: u32 = 5_000;
-/// Maximum size of a forecast in bytes: a year of every zone.
-const MAX_FORECAST_BYTES: u64 = 64 << 20;
 
 impl SettingsResolver<'_> {
     pub fn resolve_grid(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> GridSettings {
@@ -60,10 +60,10 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
         zones: &mut BTreeMap<String, GridZone>,
     ) {
-        let text = match read_text(&spot.resolve_file_path(path), MAX_FORECAST_BYTES) {
+        let text = match read_text_file(&spot.resolve_file_path(path), MAX_FORECAST_BYTES) {
             Ok(text) => text,
-            Err(error) => {
-                let why = format!("The file cannot be read: {error}.");
+            Err(why) => {
+                let why = format!("The file cannot be read: {why}.");
                 self.report_mistake(spot, why, "Write the path of a CSV file of lines place,hour,g_per_kwh.");
                 return;
             }

@@ -1,17 +1,16 @@
 //! Reader of secrets and files that the configuration refers to.
 
 use super::super::raw::SecretRef;
-use super::super::read::describe_io_error;
+use super::super::regular_file::{MAX_PEM_BYTES, read_regular_file, read_text_file};
 use super::super::secret::SecretText;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Maximum sizes of secrets and of PEM files, in bytes.
+/// Maximum size of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
-const MAX_PEM_BYTES: u64 = 4 << 20;
+/// Maximum length of the name of an environment variable in messages, in bytes.
+const MAX_VARIABLE_NAME: usize = 64;
 /// Maximum size of a tokenizer file, in bytes.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
@@ -19,22 +18,12 @@ impl SettingsResolver<'_> {
     /// Reads a secret. Its text is never part of a message.
     pub fn read_secret(&mut self, reference: &SecretRef, spot: &KeyPath<'_>) -> Option<SecretText> {
         let text = match (&reference.env, &reference.file) {
-            (Some(name), None) => match (self.environment.env)(name) {
-                Some(text) => text,
-                None => {
-                    self.report_secret_mistake(
-                        &spot.child("env"),
-                        format!("The environment variable {name} is not set."),
-                        "Set it where the gateway is started, or write `{ file = \"…\" }`.",
-                    );
-                    return None;
-                }
-            },
+            (Some(name), None) => self.read_variable(name, &spot.child("env"))?,
             (None, Some(file)) => {
                 let at = spot.child("file");
                 let path = at.resolve_file_path(file);
                 self.watched_files.push(path.clone());
-                match read_text(&path, MAX_SECRET_BYTES) {
+                match read_text_file(&path, MAX_SECRET_BYTES) {
                     Ok(text) => text,
                     Err(why) => {
                         self.report_mistake(
@@ -75,12 +64,32 @@ impl SettingsResolver<'_> {
         Some(SecretText::new(text))
     }
 
+    /// Reads an environment variable that contains a secret.
+    fn read_variable(&mut self, name: &str, spot: &KeyPath<'_>) -> Option<String> {
+        if let Some(text) = (self.environment.env)(name) {
+            return Some(text);
+        }
+        // The text may be the secret itself.
+        if !is_variable_name(name) {
+            let why = "It is not the name of an environment variable: letters, digits and `_`.";
+            let fix = "Write the name of the variable that contains the secret.";
+            self.report_secret_mistake(spot, why, fix);
+            return None;
+        }
+        self.report_secret_mistake(
+            spot,
+            format!("The environment variable {name} is not set."),
+            "Set it where the gateway is started, or write `{ file = \"…\" }`.",
+        );
+        None
+    }
+
     /// Returns the path of a PEM file after checking that it has a section whose label ends with `part`, such as
     /// `PRIVATE KEY`.
     pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
         let path = spot.resolve_file_path(written);
         self.watched_files.push(path.clone());
-        match read_text(&path, MAX_PEM_BYTES) {
+        match read_text_file(&path, MAX_PEM_BYTES) {
             Err(why) => {
                 self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
                 None
@@ -101,13 +110,9 @@ impl SettingsResolver<'_> {
     /// Reads a tokenizer file.
     pub fn read_tokenizer_file(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
         let path = spot.resolve_file_path(written);
-        let mut bytes = Vec::new();
-        let read = |file: File| {
-            file.take(MAX_TOKENIZER_BYTES).read_to_end(&mut bytes).map_err(|error| describe_io_error(&error))
-        };
-        let why = match open_regular_file(&path).and_then(read) {
-            Ok(0) => "it is empty".to_owned(),
-            Ok(_) => return Some(bytes),
+        let why = match read_regular_file(&path, MAX_TOKENIZER_BYTES) {
+            Ok(bytes) if bytes.is_empty() => "it is empty".to_owned(),
+            Ok(bytes) => return Some(bytes),
             Err(why) => why,
         };
         self.report_mistake(spot, format!("The file {} cannot be read: {why}.", path.display()), "");
@@ -115,35 +120,13 @@ impl SettingsResolver<'_> {
     }
 }
 
+fn is_variable_name(name: &str) -> bool {
+    name.len() <= MAX_VARIABLE_NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 fn has_pem_section(text: &str, part: &str) -> bool {
     text.lines().any(|line| {
         let label = line.trim().strip_prefix("-----BEGIN ").and_then(|line| line.strip_suffix("-----"));
         label.is_some_and(|label| label.ends_with(part))
     })
-}
-
-/// Opens a file if it is a regular file. Reading a pipe could block forever, and a device could be endless.
-fn open_regular_file(path: &Path) -> Result<File, String> {
-    let kind = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?.file_type();
-    if kind.is_dir() {
-        return Err("it is a folder".to_owned());
-    }
-    if !kind.is_file() {
-        return Err("it is a pipe or a device, and must be a regular file".to_owned());
-    }
-    File::open(path).map_err(|error| describe_io_error(&error))
-}
-
-/// Reads a text file of at most `most` bytes.
-pub(super) fn read_text(path: &Path, most: u64) -> Result<String, String> {
-    let file = open_regular_file(path)?;
-    let mut text = String::new();
-    match file.take(most + 1).read_to_string(&mut text) {
-        Ok(_) if u64::try_from(text.len()).unwrap_or(u64::MAX) > most => {
-            Err("it is far too large".to_owned())
-        }
-        Ok(_) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err("it is not text".to_owned()),
-        Err(error) => Err(describe_io_error(&error)),
-    }
 }

@@ -132,18 +132,42 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
     assert!(load(&https("")).is_ok());
 }
 
+/// Runs `load` on a thread of its own, so that a read that does not end fails the test.
+fn load_in_time<T: Send + 'static>(load: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(load()));
+    receiver.recv_timeout(std::time::Duration::from_secs(20)).expect("the file is read without an end")
+}
+
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn pipes_and_devices_are_refused_and_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for provider in [format!("api_key = {{ file = {pipe:?} }}"), format!("ca = {pipe:?}")] {
-        let (tell, receiver) = std::sync::mpsc::channel();
-        let text = with("", "", &provider, "");
-        std::thread::spawn(move || tell.send(mistakes(&text)));
-        let found = receiver.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the pipe");
-        assert!(found.len() == 1 && found[0].reason.contains("must be a regular file"), "{found:#?}");
+    for file in [&*pipe, std::path::Path::new("/dev/zero")] {
+        let https = format!("address = \"127.0.0.1:8443\", certificate = {file:?}, key = {file:?}");
+        for text in [
+            with("", "", &format!("api_key = {{ file = {file:?} }}"), ""),
+            with("", "", &format!("ca = {file:?}"), ""),
+            with("", "", &format!("headers = {{ x-token = {{ file = {file:?} }} }}"), ""),
+            with("", &format!("tokenizer = {{ file = {file:?} }}"), "", ""),
+            with(&format!("[grid]\nforecast = {file:?}"), "", "", ""),
+            with(&format!("[storage]\npepper = {{ file = {file:?} }}"), "", "", ""),
+            with(&format!("[listen]\nhttps = {{ {https} }}"), "", "", ""),
+        ] {
+            let found = load_in_time(move || mistakes(&text));
+            let all_refused = found.iter().all(|mistake| mistake.reason.contains("must be a regular file"));
+            assert!(!found.is_empty() && all_refused, "{found:#?}");
+        }
+        let path = folder.path().join("penstock.toml");
+        fs::write(&path, with(&format!("include = [{file:?}]"), "", "", "")).unwrap();
+        let source = ConfigSource::File(path);
+        let report = load_in_time(move || source.load_with_env(ResolveEnv { env: &|_| None })).unwrap_err();
+        assert!(report.mistakes[0].reason.contains("must be a regular file"), "{}", report.mistakes[0]);
     }
+    let source = ConfigSource::File("/dev/zero".into());
+    let report = load_in_time(move || source.load_with_env(ResolveEnv { env: &|_| None })).unwrap_err();
+    assert!(report.mistakes[0].reason.contains("too large"), "{}", report.mistakes[0]);
 }
 
 #[test]
