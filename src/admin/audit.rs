@@ -4,8 +4,9 @@ use super::openapi::{page_schema, response_schema};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Stores;
-use penstock_core::ApiError;
-use penstock_storage::audit::AuditEntry;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::audit::{AuditEntry, AuditedChange};
+use penstock_storage::Transaction;
 use serde_json::{Value, json};
 
 /// Query parameters of the request that lists the audit log.
@@ -50,6 +51,17 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }
 
+/// Writes the entry of a change that is not one transaction. It is written before the change, so that no change is
+/// missing in the log, whatever happens in between.
+///
+/// # Errors
+/// Returns the error of the store; the change must not be made then.
+pub(super) async fn write_entry_first(vault: &Stores, entry: AuditedChange) -> Result<(), ApiError> {
+    let audit = vault.audit.clone();
+    let written = tokio::task::spawn_blocking(move || audit.apply(&Transaction::new(), &entry)).await;
+    written.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(store_error_response)
+}
+
 fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
     let first_bad = vault.audit.verify().map_err(store_error_response)?;
     let entries = vault.audit.last_number().map_err(store_error_response)?;
@@ -66,4 +78,50 @@ fn entry_json(entry: &AuditEntry) -> Value {
         "target": description.target,
         "change": description.change,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use crate::config::settings::StorageSettings;
+
+    fn page(vault: &Stores, limit: usize, target: &str, after: &Value) -> Value {
+        let after = after.as_u64().unwrap_or(0);
+        let query =
+            [("limit", limit.to_string()), ("target", target.to_owned()), ("after", after.to_string())];
+        let query = query.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        list(vault, &AdminRequest { query, ..AdminRequest::default() }).unwrap().answer
+    }
+
+    #[test]
+    fn pages_of_a_target_have_at_most_the_limit_and_miss_no_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let asked = AdminRequest { actor: "test".to_owned(), ..AdminRequest::default() };
+        for number in 0..330 {
+            // One entry of the target is followed by 109 others, and two pairs are adjacent.
+            let target = if number % 110 == 0 || number % 110 == 1 { "wanted" } else { "other" };
+            let entry = asked.audit_entry("something", target, json!({ "n": number }));
+            vault.audit.apply(&Transaction::new(), &entry).unwrap();
+        }
+        for limit in [1, 2, 4, 5, 6, 1_000] {
+            let (mut found, mut after, mut requests) = (Vec::new(), Value::Null, 0);
+            loop {
+                let answer = page(&vault, limit, "wanted", &after);
+                let data = answer["data"].as_array().unwrap();
+                assert!(data.len() <= limit, "{} of {limit}", data.len());
+                found.extend(data.iter().map(|entry| entry["change"]["n"].as_u64().unwrap()));
+                requests += 1;
+                after = answer["next"].clone();
+                if after.is_null() {
+                    break;
+                }
+            }
+            assert_eq!(found, [0, 1, 110, 111, 220, 221], "{limit}");
+            assert!(requests <= 6 / limit + 1, "{requests} requests of {limit}");
+        }
+        let whole = page(&vault, 1_000, "nothing", &Value::Null);
+        assert_eq!((&whole["data"], &whole["has_more"]), (&json!([]), &json!(false)));
+    }
 }
