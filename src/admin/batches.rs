@@ -1,5 +1,6 @@
 //! Batches of all accounts for the operator: list, show, cancel.
 
+use super::audit::write_entry_first;
 use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -7,7 +8,6 @@ use crate::batch::api_object;
 use crate::state::AppState;
 use crate::storage::stores::{Stores, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::Transaction;
 use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -102,12 +102,11 @@ async fn cancel(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiE
     let record = record
         .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?
         .ok_or_else(batch_not_found)?;
+    if !record.state.is_final() {
+        let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
+        write_entry_first(&app.stores, entry).await?;
+    }
     let record = app.batches.cancel(&record.account, &record.id).await?;
-    let entry = asked.audit_entry("batch.cancel", &record.id, json!({ "account": record.account }));
-    let audit = app.stores.audit.clone();
-    run_blocking(move || audit.apply(&Transaction::new(), &entry))
-        .await
-        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;
     Ok(batch_json(&record))
 }
 

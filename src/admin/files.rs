@@ -1,5 +1,6 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
+use super::audit::write_entry_first;
 use super::openapi::{page_schema, response_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -7,8 +8,8 @@ use crate::state::AppState;
 use crate::storage::files::ExpiryCheck;
 use crate::storage::stores::{Stores, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStore};
-use penstock_storage::{StoreError, Transaction};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -106,12 +107,11 @@ async fn delete(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiE
     let record = run_blocking(move || FileStore::new(store).get(&id)).await;
     let record =
         record.map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?.ok_or_else(file_not_found)?;
-    app.files.delete(&record.key, &record.id, app.expiry_check()).await?;
+    // A file that has expired does not exist.
+    let record = app.files.get(&record.key, &record.id, app.expiry_check()).await?;
     let entry = asked.audit_entry("file.delete", &record.id, json!({ "account": record.account }));
-    let audit = app.stores.audit.clone();
-    run_blocking(move || audit.apply(&Transaction::new(), &entry))
-        .await
-        .map_err(|why| ApiError::with_message(ErrorCode::Internal, why))?;
+    write_entry_first(&app.stores, entry).await?;
+    app.files.delete(&record.key, &record.id, app.expiry_check()).await?;
     Ok(json!({ "id": record.id, "deleted": true }))
 }
 
@@ -141,13 +141,15 @@ fn file_json(record: &FileRecord, asked: &AdminRequest) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::config::settings::StorageSettings;
+    use penstock_auth::ApiKey;
     use penstock_storage::files::{FilePurpose, FileStatus};
+    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
 
-    #[test]
-    fn a_file_has_the_members_that_the_document_names_and_the_end_of_its_retention() {
-        let mut record = FileRecord {
-            id: "file-1".to_owned(),
-            key: "k".to_owned(),
+    fn file(id: &str, key: &str) -> FileRecord {
+        FileRecord {
+            id: id.to_owned(),
+            key: key.to_owned(),
             account: "a".to_owned(),
             filename: "in.jsonl".to_owned(),
             purpose: FilePurpose::Batch,
@@ -161,7 +163,62 @@ mod tests {
             status_details: None,
             lines: 1,
             url: None,
+        }
+    }
+
+    fn add_key(vault: &Stores) -> String {
+        let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
+        let record = KeyRecord {
+            id: key.public_id().to_owned(),
+            digest: KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key)),
+            name: String::new(),
+            account: "a".to_owned(),
+            scopes: Vec::new(),
+            models: None,
+            limits: KeyLimits::default(),
+            store_responses: false,
+            expires: None,
+            created: 1,
+            previous: None,
+            rotated: None,
+            last_used: None,
+            revoked: None,
         };
+        let entry = AdminRequest::default().audit_entry("key.create", &record.id, json!({}));
+        vault.keys.insert(&record, &entry).unwrap();
+        record.id
+    }
+
+    #[test]
+    fn pages_of_an_account_merge_the_files_of_its_keys_and_repeat_or_miss_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let store = FileStore::new(vault.store.clone());
+        let keys: Vec<String> = (0..3).map(|_| add_key(&vault)).collect();
+        let ids: Vec<String> = (10..40).map(|number| format!("file-{number}")).collect();
+        for (id, key) in ids.iter().zip(keys.iter().cycle()) {
+            vault.store.apply(FileStore::insert_operations(&file(id, key)).unwrap()).unwrap();
+        }
+        for limit in [1, 4, 10, 29, 30, 31, 1_000] {
+            let (mut found, mut after) = (Vec::<String>::new(), None);
+            loop {
+                let page = files_of_account(&vault, &store, "a", (after.as_deref(), limit), |_| true).unwrap();
+                assert!(page.files.len() <= limit);
+                found.extend(page.files.into_iter().map(|record| record.id));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, ids, "{limit}");
+        }
+        let page = files_of_account(&vault, &store, "b", (None, 10), |_| true).unwrap();
+        assert!(page.files.is_empty() && page.next.is_none());
+    }
+
+    #[test]
+    fn a_file_has_the_members_that_the_document_names_and_the_end_of_its_retention() {
+        let mut record = file("file-1", "k");
         let mut request = AdminRequest { now: 5, ..AdminRequest::default() };
         let object = file_json(&record, &request);
         assert_eq!(object.get("expires"), Some(&Value::Null));
