@@ -104,7 +104,8 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let mut shown = blocks::dashboard_keys_blocks(&page.read_list("/admin/keys").await?, "/dashboard/");
+    let (keys, now) = (page.read_list("/admin/keys").await?, page.console.app.clock.unix_seconds());
+    let mut shown = blocks::dashboard_keys_blocks(&keys, "/dashboard/", now);
     shown.push(Block::Form(blocks::new_key_form("/dashboard/keys")));
     Ok(shown)
 }
@@ -116,7 +117,8 @@ async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     if let Some(name) = name {
         page.set_title(Text::with_values("{0} {1}", ["Key".into(), name.to_owned().into()]));
     }
-    let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/");
+    let now = page.console.app.clock.unix_seconds();
+    let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/", now);
     let view = UsageView {
         path: format!("/dashboard/{path}"),
         dimensions: ACCOUNT_DIMENSIONS,

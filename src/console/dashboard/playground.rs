@@ -63,6 +63,7 @@ fn form_blocks(
         keys,
         models: chat.take(MAX_MODELS).map(|model| (model.id.clone(), model.name.clone())).collect(),
         flavors: FLAVORS.iter().map(|flavor| flavor.name()).collect(),
+        now: console.app.clock.unix_seconds(),
         max_tokens: DEFAULT_TOKENS,
         quoted: quoted.clone(),
     };

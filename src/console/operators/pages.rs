@@ -167,7 +167,8 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         (format!("/console/ledger?account={encoded}"), "Ledger".into()),
         (format!("/console/carbon?account={encoded}"), "Carbon report".into()),
     ];
-    let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
+    let now = page.console.app.clock.unix_seconds();
+    let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin, now);
     shown.insert(1, Block::Links(links));
     if is_admin {
         shown.push(Block::Form(blocks::new_key_form(&format!(

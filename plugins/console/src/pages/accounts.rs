@@ -1,5 +1,6 @@
 //! Pages of the accounts: balances, limits and keys.
 
+use super::key_state::KeyState;
 use super::{exact_text, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::text::Text;
@@ -20,7 +21,7 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
             wallet_cell(&balance, "credits", "credits"),
             wallet_cell(&balance, "energy_kwh", "kWh"),
             quantity_cell(&now, "requests_at_work", ""),
-            quantity_cell(&now, "spent_this_month", "credits"),
+            quantity_cell(&live, "spent_this_month", "credits"),
             time_cell(account, "created"),
         ]
     };
@@ -60,9 +61,15 @@ fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
     if is_debt { cell.with_state(CellState::Bad) } else { cell }
 }
 
-/// Figures and keys of one account, with buttons if `may_change` is true.
+/// Figures and keys of one account at `now`, in Unix seconds, with buttons if `may_change` is true.
 #[must_use]
-pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change: bool) -> Vec<Block> {
+pub fn account_blocks(
+    account: &Value,
+    balance: &Value,
+    keys: &Value,
+    may_change: bool,
+    now: u64,
+) -> Vec<Block> {
     let balance = rows(balance).first().cloned().unwrap_or_default();
     let id = text(account, "id");
     vec![
@@ -80,7 +87,7 @@ pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change
                 "Rotation",
                 "Revocation",
             ],
-            rows: rows(keys).iter().map(|key| key_row(key, &id, may_change)).collect(),
+            rows: rows(keys).iter().map(|key| key_row(key, &id, may_change, now)).collect(),
             empty_text: "This account has no keys.",
             next: super::next_page(keys, &format!("/console/accounts/{}", percent_encode(&id))),
             is_screen_only: false,
@@ -120,10 +127,10 @@ pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     ]
 }
 
-fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
+fn key_row(key: &Value, account: &str, may_change: bool, now: u64) -> Vec<Cell> {
     let id = text(key, "id");
-    let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
-    let now = key.get("now").cloned().unwrap_or_default();
+    let state = KeyState::at(key, now);
+    let live = key.get("now").cloned().unwrap_or_default();
     let button = |path: &str, submit: &'static str, is_final: bool| {
         let mut form = Form::new(format!("/console/keys/{}/{path}", percent_encode(&id)), "", submit)
             .with_field(Field::hidden("account", account));
@@ -134,19 +141,16 @@ fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
         text_cell(key, "name"),
         Cell::text(id.clone()),
         text_cell(key, "scopes"),
-        match is_revoked {
-            true => Cell::text("revoked").with_state(CellState::Bad),
-            false => Cell::text("valid").with_state(CellState::Good),
-        },
+        state.cell(),
         time_cell(key, "created"),
         time_cell(key, "last_used"),
-        quantity_cell(&now, "spent_this_month", "credits"),
+        quantity_cell(&live, "spent_this_month", "credits"),
     ];
-    if may_change && !is_revoked {
-        row.extend([button("rotate", "Rotate", false), button("revoke", "Revoke", true)]);
-    } else {
-        row.extend([Cell::default(), Cell::default()]);
-    }
+    let is_shown = |is_possible: bool, cell: Cell| if is_possible { cell } else { Cell::default() };
+    row.extend([
+        is_shown(may_change && state == KeyState::Valid, button("rotate", "Rotate", false)),
+        is_shown(may_change && state != KeyState::Revoked, button("revoke", "Revoke", true)),
+    ]);
     row
 }
 
@@ -163,5 +167,26 @@ mod tests {
         let Block::Table(table) = &blocks[0] else { unreachable!("a table of accounts") };
         let cell = |column: usize| table.rows[0][column].text.render(crate::Language::English).into_owned();
         assert_eq!((cell(3), cell(4)), ("0\u{202f}credits".to_owned(), "0\u{202f}kWh".to_owned()));
+    }
+
+    #[test]
+    fn an_expired_key_can_be_revoked_but_not_rotated() {
+        let keys = json!({ "data": [
+            { "id": "k1", "expires": 11 },
+            { "id": "k2", "expires": 10 },
+            { "id": "k3", "revoked": 5 },
+        ] });
+        let blocks = account_blocks(&json!({ "id": "a" }), &Value::Null, &keys, true, 10);
+        let Block::Table(table) = &blocks[1] else { unreachable!("a table of keys") };
+        let shown: Vec<(String, bool, bool)> = table
+            .rows
+            .iter()
+            .map(|row| {
+                let state = row[3].text.render(crate::Language::English).into_owned();
+                (state, row[7].action.is_some(), row[8].action.is_some())
+            })
+            .collect();
+        let expected = [("valid", true, true), ("expired", false, true), ("revoked", false, false)];
+        assert_eq!(shown, expected.map(|(state, rotate, revoke)| (state.to_owned(), rotate, revoke)));
     }
 }

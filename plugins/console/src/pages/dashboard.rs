@@ -2,6 +2,7 @@
 
 use super::accounts::account_tiles;
 use super::forms::object_version;
+use super::key_state::KeyState;
 use super::usage::{UsageView, series_order, usage_chart, value_table};
 use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
@@ -60,34 +61,24 @@ fn total_tiles(usage: &Value) -> Vec<Tile> {
         .into()
 }
 
-/// Returns the table cell that shows whether an API key was revoked; an expired key is shown as valid.
-fn key_state(key: &Value) -> Cell {
-    let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
-    if is_revoked {
-        Cell::text("revoked").with_state(CellState::Bad)
-    } else {
-        Cell::text("valid").with_state(CellState::Good)
-    }
-}
-
-/// Table of the keys, each with a link to its page below `root`.
+/// Table of the keys with their states at `now`, in Unix seconds, each with a link to its page below `root`.
 #[must_use]
-pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
+pub fn dashboard_keys_blocks(keys: &Value, root: &str, now: u64) -> Vec<Block> {
     let row = |key: &Value| {
         let id = text(key, "id");
         let name = match text(key, "name") {
             name if name.is_empty() => id.clone(),
             name => name,
         };
-        let now = key.get("now").cloned().unwrap_or_default();
+        let live = key.get("now").cloned().unwrap_or_default();
         vec![
             Cell::link(name, format!("{root}keys/{}", percent_encode(&id))),
             Cell::text(id),
             text_cell(key, "scopes"),
-            key_state(key),
+            KeyState::at(key, now).cell(),
             time_cell(key, "created"),
             time_cell(key, "last_used"),
-            quantity_cell(&now, "spent_this_month", "credits"),
+            quantity_cell(&live, "spent_this_month", "credits"),
         ]
     };
     vec![Block::Table(Table {
@@ -100,14 +91,15 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
     })]
 }
 
-/// Figures of a key, and its forms: limits, rotation, revocation.
+/// Figures of a key at `now`, in Unix seconds, and its forms: limits, rotation, revocation.
 #[must_use]
-pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
+pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
+    let state = KeyState::at(key, now);
     let path = format!("{root}keys/{}", percent_encode(&text(key, "id")));
     let facts = [
         ("Name", text_cell(key, "name")),
         ("Id", text_cell(key, "id")),
-        ("State", key_state(key)),
+        ("State", state.cell()),
         ("Scopes", text_cell(key, "scopes")),
         (
             "Models",
@@ -129,14 +121,18 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
         next: None,
         is_screen_only: false,
     })];
-    if key.get("revoked").is_none_or(Value::is_null) {
+    if state != KeyState::Revoked {
         blocks.push(Block::Form(key_limits_form(key, &path)));
+    }
+    if state == KeyState::Valid {
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
             .kind(FieldKind::choice(&OVERLAPS))
             .value("86400");
         blocks.push(Block::Form(
             Form::new(format!("{path}/rotate"), "New secret", "Rotate").with_field(overlap),
         ));
+    }
+    if state != KeyState::Revoked {
         let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");
         revoke.is_irreversible = true;
         blocks.push(Block::Form(revoke));

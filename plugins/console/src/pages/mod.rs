@@ -11,6 +11,7 @@ mod invoice;
 mod invoice_correction;
 mod invoice_csv;
 mod invoice_issue;
+mod key_state;
 mod latency;
 mod lists;
 mod overview;

@@ -1,5 +1,6 @@
 //! Playground of the account holders: form, quote before a request, answer and its footprint afterwards.
 
+use super::key_state::KeyState;
 use super::{figure, number, rows, text, word};
 use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
 use crate::text::Text;
@@ -17,6 +18,8 @@ pub struct PlaygroundChoices<'a> {
     pub models: Vec<(String, String)>,
     /// Names of the flavors.
     pub flavors: Vec<&'a str>,
+    /// Time at which a key has to be valid, in Unix seconds.
+    pub now: u64,
     /// Default of the maximum number of tokens.
     pub max_tokens: u64,
     /// Digest of the request whose quote is shown; `None` before the quote.
@@ -26,11 +29,11 @@ pub struct PlaygroundChoices<'a> {
 /// Name of the hidden field with the digest of the request whose quote is shown.
 pub const QUOTED_FIELD: &str = "quoted";
 
-/// Form that is sent to `path`; `None` if all keys in `choices` are revoked. Its button asks for a quote; once the
+/// Form that is sent to `path`; `None` if no key in `choices` is valid. Its button asks for a quote; once the
 /// quote is shown, it sends the request to the model.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
-    let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);
+    let is_valid = |key: &&Value| KeyState::at(key, choices.now) == KeyState::Valid;
     let option = |key: &Value| {
         let id = text(key, "id");
         let name = text(key, "name");
@@ -146,9 +149,10 @@ mod tests {
     fn only_valid_keys_can_be_chosen() {
         let keys = json!({ "data": [
             { "id": "k1", "name": "old", "revoked": 7 },
+            { "id": "k0", "name": "over", "revoked": null, "expires": 10 },
             { "id": "k2", "name": "ci", "revoked": null },
         ] });
-        let choices = PlaygroundChoices { keys, ..PlaygroundChoices::default() };
+        let choices = PlaygroundChoices { keys, now: 10, ..PlaygroundChoices::default() };
         let form = playground_form("/dashboard/playground", &choices).unwrap();
         let key = form.fields.iter().find(|field| field.name == "key").unwrap();
         assert_eq!(key.kind, FieldKind::Choice(vec![("k2".to_owned(), Text::Data("ci (k2)".to_owned()))]));
