@@ -17,6 +17,7 @@ mod listing;
 mod manual;
 mod memory_estimate;
 mod output;
+mod password_prompt;
 mod simulated;
 mod statement;
 mod status;

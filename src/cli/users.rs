@@ -5,7 +5,9 @@ use super::backend::AdminBackend;
 use super::client::admin_target;
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
+use super::password_prompt::read_password;
 use super::status::{response_rows, table_cell};
+use crate::config::AdminTarget;
 use crate::time::format::format_rfc3339;
 use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
@@ -101,11 +103,8 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
     let backend = AdminBackend::connect(&reach)?;
     match &users.command {
         UsersCommand::Add(user) => {
-            let mut password = String::new();
-            std::io::stdin()
-                .read_line(&mut password)
+            let password = read_password()
                 .map_err(|error| format!("The password cannot be read from standard input: {error}."))?;
-            let password = password.trim_end_matches(['\r', '\n']);
             let mut body = user.new_user();
             if let Some(members) = body.as_object_mut() {
                 members.insert("password".to_owned(), password.into());
@@ -113,26 +112,7 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
             backend.send(&Method::POST, "/admin/users", &[], Some(&body))?;
             print_stdout(&format!("The user {} may sign in.\n", user.name))
         }
-        UsersCommand::Invite(user) => {
-            if matches!(user.role, RoleName::Account) {
-                dashboard_invitation_url(reach.dashboard.as_deref(), "")?;
-            }
-            let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
-            let exists = response_rows(&known).iter().any(|row| table_cell(row, "name") == user.name);
-            let invited = if exists {
-                backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
-            } else {
-                backend.send(&Method::POST, "/admin/users", &[], Some(&user.new_user()))?
-            };
-            print_stderr("Valid once, for 72 hours:\n");
-            let token = table_cell(&invited, "invitation");
-            let url = if table_cell(&invited, "role") == "account" {
-                dashboard_invitation_url(reach.dashboard.as_deref(), &token)?
-            } else {
-                invitation_url(&reach.admin.to_string(), &token)
-            };
-            print_stdout(&format!("{url}\n"))
-        }
+        UsersCommand::Invite(user) => invite(user, &reach, &backend),
         UsersCommand::List { output } => {
             let answer = backend.send(&Method::GET, "/admin/users", &[], None)?;
             let rows = response_rows(&answer).iter().map(|row| {
@@ -148,6 +128,37 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
     }
 }
 
+/// Invites a user, and prints the link.
+fn invite(user: &UserArgs, reach: &AdminTarget, backend: &AdminBackend) -> Result<(), String> {
+    let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
+    let rows = response_rows(&known);
+    let existing = rows.iter().find(|row| table_cell(row, "name") == user.name);
+    let role = existing.map_or_else(|| user.role.name().to_owned(), |row| table_cell(row, "role"));
+    // The site is known before the user is invited, because an invitation ends the one before.
+    let site = invitation_site(&role, reach)?;
+    let invited = if existing.is_some() {
+        backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
+    } else {
+        backend.send(&Method::POST, "/admin/users", &[], Some(&user.new_user()))?
+    };
+    print_stderr("Valid once, for 72 hours:\n");
+    print_stdout(&format!("{site}/invitation/{}\n", table_cell(&invited, "invitation")))
+}
+
+/// Returns the URL of the site at which a person with this role chooses a password.
+///
+/// # Errors
+/// Returns an error for the role account if the dashboard is off.
+fn invitation_site(role: &str, reach: &AdminTarget) -> Result<String, String> {
+    if role != RoleName::Account.name() {
+        return Ok(format!("{}/console", reach.operators));
+    }
+    let base = reach.dashboard.as_deref().ok_or_else(|| {
+        "The user may sign in once the dashboard is on: write its address in console.listen.".to_owned()
+    })?;
+    Ok(format!("{base}/dashboard"))
+}
+
 fn set_disabled(backend: &AdminBackend, name: &str, disabled: &str) -> Result<(), String> {
     let body = json!({ "disabled": disabled });
     let user = backend.send(&Method::PATCH, &user_path(name, ""), &[], Some(&body))?;
@@ -158,17 +169,38 @@ fn user_path(name: &str, rest: &str) -> String {
     format!("/admin/users/{}{rest}", percent::encode(name, percent::PATH_SEGMENT))
 }
 
-/// Returns the link to the operators' console with which an invited person chooses a password. `admin` is the address
-/// of the admin listener.
-#[must_use]
-pub fn invitation_url(admin: &str, token: &str) -> String {
-    format!("http://{admin}/console/invitation/{token}")
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::ConfigSource;
 
-/// Returns the link to the dashboard with which an invited user of an account chooses a password.
-fn dashboard_invitation_url(dashboard: Option<&str>, token: &str) -> Result<String, String> {
-    let base = dashboard.ok_or_else(|| {
-        "The user may sign in once the dashboard is on: write its address in console.listen.".to_owned()
-    })?;
-    Ok(format!("{base}/dashboard/invitation/{token}"))
+    fn reach(lines: &str) -> AdminTarget {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("penstock.toml");
+        std::fs::write(&path, lines).unwrap();
+        ConfigSource::File(path).admin_target().unwrap()
+    }
+
+    #[test]
+    fn an_invitation_links_to_a_site_that_answers() {
+        let site = |role: &str, lines: &str| invitation_site(role, &reach(lines));
+        let console = |lines: &str| site("viewer", lines).unwrap();
+        let dashboard = |lines: &str| site("account", lines).unwrap();
+        assert!(site("account", "").unwrap_err().contains("console.listen"));
+        assert_eq!(console("[listen]\nadmin = \"127.0.0.1:9\""), "http://127.0.0.1:9/console");
+        let named = console("[listen]\nadmin = \"0.0.0.0:9\"\nhosts = [\"admin.example.eu\"]");
+        assert_eq!(named, "http://admin.example.eu:9/console");
+        assert!(!console("[listen]\nadmin = \"[::]:9\"").contains("::"));
+        let oidc = "issuer = \"https://l.example.eu\"\nclient_id = \"p\"";
+        let operators = format!("[console.oidc]\n{oidc}\noperators_url = \"https://ops.example.eu/\"");
+        assert_eq!(console(&operators), "https://ops.example.eu/console");
+        let listen = |address: &str, more: &str| format!("[console]\nlisten = {address:?}\n{more}");
+        let tls = "[console.tls]\ncertificate = \"c\"\nkey = \"k\"";
+        assert_eq!(dashboard(&listen("10.0.0.1:8", tls)), "https://10.0.0.1:8/dashboard");
+        let hosts = "hosts = [\"a.example.eu\", \"b.example.eu\"]";
+        assert_eq!(dashboard(&listen("0.0.0.0:8", hosts)), "http://a.example.eu:8/dashboard");
+        let public = "public_url = \"https://account.example.eu/\"";
+        assert_eq!(dashboard(&listen("0.0.0.0:8", public)), "https://account.example.eu/dashboard");
+    }
 }

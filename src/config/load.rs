@@ -88,6 +88,8 @@ fn resolve_document(
 pub struct AdminTarget {
     /// Address of the admin listener.
     pub admin: SocketAddr,
+    /// Base URL of the operators' console.
+    pub operators: String,
     /// Base URL of the account holders' dashboard; `None` if the dashboard is off.
     pub dashboard: Option<String>,
     /// Folder of the store.

@@ -26,6 +26,7 @@ mod provider;
 mod secrets;
 mod server;
 mod shape;
+mod site_urls;
 mod storage;
 mod tokenizer;
 pub mod url;
@@ -34,7 +35,7 @@ mod versions;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
 use super::parallel::ParallelValue;
-use super::raw::{ConfigFile, OneOrMany};
+use super::raw::ConfigFile;
 use super::settings::Settings;
 use super::spanned_toml::SpannedValue;
 use key_path::KeyPath;
@@ -173,27 +174,17 @@ pub fn resolve_admin_target(
     let folder = top.child("storage").child("path").resolve_file_path(&raw.storage.path);
     match admin {
         Some(admin) => {
-            let dashboard = dashboard_url(&raw);
+            let dashboard = proof.dashboard_url(&raw, &top);
+            let operators = proof.operators_url(&raw, admin, &top);
             // If the settings of file contents have mistakes, the store is an error too: otherwise contents in another
             // folder or bucket would look as if they were missing.
             let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);
             let (files, bucket) = files
                 .map_or_else(|| (folder.join("files"), None), |settings| (settings.path, settings.store));
-            Ok(AdminTarget { admin, dashboard, folder, files, bucket, storage })
+            Ok(AdminTarget { admin, operators, dashboard, folder, files, bucket, storage })
         }
         None => Err(report.mistakes),
     }
-}
-
-/// Returns the base URL of the dashboard: the public URL, or `http` and its first address; `None` if the dashboard is
-/// off.
-fn dashboard_url(raw: &ConfigFile) -> Option<String> {
-    let first = match &raw.console.listen {
-        OneOrMany::One(one) => Some(one),
-        OneOrMany::Many(many) => many.first(),
-    }?;
-    let public = raw.console.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
-    Some(public.unwrap_or_else(|| format!("http://{first}")))
 }
 
 /// Returns the mistake for a document that cannot be deserialized. The schema check should prevent this, but if it

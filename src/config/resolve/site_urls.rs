@@ -1,0 +1,46 @@
+//! Base URLs of the dashboard and of the operators' console, for the links that commands print.
+
+use super::super::raw::{ConfigFile, OneOrMany};
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+use penstock_http_wire::host::ServedHosts;
+use std::net::SocketAddr;
+
+impl SettingsResolver<'_> {
+    /// Returns the base URL of the dashboard: the public URL, or that of its first address; `None` if the dashboard is
+    /// off.
+    pub fn dashboard_url(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<String> {
+        let first = match &raw.console.listen {
+            OneOrMany::One(one) => Some(one),
+            OneOrMany::Many(many) => many.first(),
+        }?;
+        if let Some(url) = &raw.console.public_url {
+            return Some(url.trim_end_matches('/').to_owned());
+        }
+        let scheme = if raw.console.tls.is_some() { "https" } else { "http" };
+        let hosts = self.resolve_hosts(&raw.console.hosts, None, &top.child("console").child("hosts"));
+        Some(match first.parse() {
+            Ok(address) => site_url(scheme, address, &hosts),
+            Err(_) => format!("{scheme}://{first}"),
+        })
+    }
+
+    /// Returns the base URL of the operators' console: that of the sign-in by OpenID Connect, or that of the admin
+    /// listener at `admin`.
+    pub fn operators_url(&mut self, raw: &ConfigFile, admin: SocketAddr, top: &KeyPath<'_>) -> String {
+        if let Some(url) = raw.console.oidc.as_ref().and_then(|oidc| oidc.operators_url.as_ref()) {
+            return url.trim_end_matches('/').to_owned();
+        }
+        let hosts = self.resolve_hosts(&raw.listen.hosts, None, &top.child("listen").child("hosts"));
+        site_url("http", admin, &hosts)
+    }
+}
+
+/// Returns the base URL of an address; for one that stands for all interfaces, of the first host name that is served.
+fn site_url(scheme: &str, address: SocketAddr, hosts: &ServedHosts) -> String {
+    if address.ip().is_unspecified() {
+        let host = hosts.first_host_name().unwrap_or("localhost");
+        return format!("{scheme}://{host}:{}", address.port());
+    }
+    format!("{scheme}://{address}")
+}
