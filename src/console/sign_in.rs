@@ -94,7 +94,7 @@ impl Console {
         if let Err(refusal) = self.check_role(&user) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
-        self.throttle.record_success(&name, &host);
+        self.throttle.record_success(&name, &host, self.app.clock.steady_now());
         self.start_session(request, user, "user.sign_in").await
     }
 

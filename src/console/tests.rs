@@ -104,13 +104,29 @@ fn failed_attempts_are_limited_by_name_and_for_all() {
         throttle.acquire_attempt("eve", "10.0.0.2", now).is_ok(),
         "the person at another address may sign in"
     );
-    throttle.record_success("eve", "10.0.0.1");
+    throttle.record_success("eve", "10.0.0.1", now);
     assert!(throttle.acquire_attempt("eve", "10.0.0.1", now).is_ok());
     let refused = (0..1_000)
         .filter(|n| throttle.acquire_attempt(&format!("user{n}"), "10.0.0.3", now).is_err())
         .count();
     assert!(refused > 900, "{refused}");
     assert!(throttle.acquire_attempt("later", "10.0.0.3", now + Duration::from_secs(61)).is_ok());
+}
+
+#[test]
+fn successful_attempts_do_not_use_up_the_limit_for_all() {
+    let (throttle, now) = (SignInThrottle::new(OPERATORS.attempts_per_minute), Duration::from_secs(1_000));
+    for n in 0..1_000 {
+        let name = format!("user{n}");
+        throttle.acquire_attempt(&name, "10.0.0.1", now).unwrap();
+        throttle.record_success(&name, "10.0.0.1", now);
+    }
+    let long = "n".repeat(100_000);
+    for _ in 0..5 {
+        throttle.acquire_attempt(&long, "10.0.0.1", now).unwrap();
+    }
+    assert!(throttle.acquire_attempt(&long, "10.0.0.1", now).is_err(), "a long name has a limit too");
+    assert!(throttle.acquire_attempt("eve", "10.0.0.1", now).is_ok());
 }
 
 /// Checks that paths are distinct and below the root; returns the roles of every row.

@@ -1,8 +1,9 @@
-//! Limits on attempts to sign in: on failed ones for each name and address, and on all attempts for all names together.
+//! Limits on failed attempts to sign in: for each name and address, and for all names together.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_limits::{RetryAfter, TokenBucket};
+use penstock_storage::users::MAX_USER_NAME_BYTES;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -16,7 +17,7 @@ const MAX_NAMES: usize = 1_000;
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,
-    /// Attempts per minute for all names, successful ones included.
+    /// Failed attempts per minute for all names.
     for_all: NonZeroU64,
 }
 
@@ -27,14 +28,13 @@ struct Buckets {
 }
 
 impl SignInThrottle {
-    /// Creates limits with this number of attempts per minute for all names.
+    /// Creates limits with this number of failed attempts per minute for all names.
     #[must_use]
     pub fn new(for_all: NonZeroU64) -> Self {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns it
-    /// to the limit for the name and address, but not to that for all names.
+    /// Takes one attempt from the limits, before the password is checked. [`SignInThrottle::record_success`] returns it.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.
@@ -46,7 +46,7 @@ impl SignInThrottle {
             buckets.by_name.clear();
         }
         let Buckets { all, by_name } = &mut *buckets;
-        let own = by_name.entry((name.to_owned(), address.to_owned())).or_default();
+        let own = by_name.entry(bucket_key(name, address)).or_default();
         for (bucket, limit) in [(&mut *own, PER_NAME), (&mut *all, self.for_all)] {
             if let Some(RetryAfter::After(wait)) = bucket.retry_after(limit, 1, now) {
                 let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
@@ -59,8 +59,16 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Forgets the attempts of a name from an address, after it has signed in.
-    pub fn record_success(&self, name: &str, address: &str) {
-        self.buckets.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
+    /// Forgets the attempts of a name from an address, after it has signed in, and returns the successful one to the
+    /// limit for all names.
+    pub fn record_success(&self, name: &str, address: &str, now: Duration) {
+        let mut buckets = self.buckets.lock();
+        buckets.by_name.remove(&bucket_key(name, address));
+        buckets.all.settle(self.for_all, 1, 0, now);
     }
+}
+
+/// Returns the key of a bucket. A name that is longer than any user's is cut.
+fn bucket_key(name: &str, address: &str) -> (String, String) {
+    (name.chars().take(MAX_USER_NAME_BYTES + 1).collect(), address.to_owned())
 }

@@ -140,7 +140,7 @@ impl Console {
         let context = SignInContext { address, now, invitation: pending.invitation };
         let user = run_blocking(move || person.find_or_create_user(&stores, &context)).await?;
         self.check_role(&user)?;
-        self.throttle.record_success("(openid)", &host);
+        self.throttle.record_success("(openid)", &host, self.app.clock.steady_now());
         let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
         Ok(answer::self_redirecting_page(self.site, request.language, &settings.name).with_cookie(cookie))
     }
