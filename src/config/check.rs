@@ -37,7 +37,7 @@ impl SchemaChecker<'_> {
         let schema = matching_branch(&node, schema);
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
         if !accepts_type(&node, schema) {
-            let secret = format == "secret" || path.contains(".headers.");
+            let secret = format == "secret" || path.split('.').any(|name| name == "headers");
             self.report_type_mismatch(&node, schema, path, secret);
             return None;
         }

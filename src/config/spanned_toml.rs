@@ -88,9 +88,10 @@ impl SpannedValue {
         }
     }
 
-    /// Formats the value as in a TOML file; a long one is cut.
+    /// Formats the value as in a TOML file; a long one is cut. A URL with a name, a password or a query is not shown.
     pub fn preview(&self) -> String {
         let text = match &self.value {
+            Value::Text(text) if may_contain_secret(text) => "***".to_owned(),
             Value::Text(text) => format!("{text:?}"),
             Value::Integer(text) | Value::Float(text) | Value::Date(text) => text.clone(),
             Value::Bool(yes) => yes.to_string(),
@@ -102,6 +103,12 @@ impl SpannedValue {
         };
         if text.chars().count() <= 80 { text } else { text.chars().take(77).collect::<String>() + "…" }
     }
+}
+
+/// Returns true for a URL, with or without a scheme, that has a name, a password or a query.
+fn may_contain_secret(text: &str) -> bool {
+    let has_user = text.split_once('@').is_some_and(|(before, _)| before.contains(':'));
+    has_user || text.split_once("://").is_some_and(|(_, rest)| rest.contains('?'))
 }
 
 struct LineIndex<'a> {

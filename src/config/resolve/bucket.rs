@@ -112,7 +112,7 @@ impl SettingsResolver<'_> {
         match parse_base_url(written) {
             Ok(url) if url.path_prefix.is_empty() => Some(url),
             Ok(_) => {
-                self.report_mistake(at, "It has a path, and must be the address of the store alone.", &like);
+                self.report_mistake(at, "It has a path, and must be scheme, host and port alone.", &like);
                 None
             }
             Err((why, _)) => {

@@ -191,25 +191,33 @@ impl SettingsResolver<'_> {
         })
     }
 
-    fn resolve_base_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
+    /// Parses a URL of a provider, and warns if `unencrypted` applies to it.
+    fn resolve_provider_url(&mut self, text: &str, unencrypted: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
         match url::parse_base_url(text) {
             Ok(base) => {
                 if !base.tls && !url::is_loopback_host(&base.host) {
-                    let why = "Prompts and the key cross the network unencrypted.";
-                    self.report_warning(spot, why, "Use https, unless the network between is private.");
+                    let fix = "Use https, unless the network between is private.";
+                    self.report_warning(spot, unencrypted, fix);
                 }
                 Some(base)
-            }
-            // The message does not repeat a URL that contains a password.
-            Err((why, fix)) if text.contains('@') => {
-                self.report_secret_mistake(spot, why, fix);
-                None
             }
             Err((why, fix)) => {
                 self.report_mistake(spot, why, fix);
                 None
             }
         }
+    }
+
+    fn resolve_base_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<BaseUrl> {
+        let unencrypted = "Prompts and the key cross the network unencrypted.";
+        let base = self.resolve_provider_url(text, unencrypted, spot);
+        if base.is_none()
+            && text.contains(['@', '?'])
+            && let Some(mistake) = self.report.mistakes.last_mut()
+        {
+            mistake.remedy.push_str(" A provider's secret belongs in `api_key` or `headers`.");
+        }
+        base
     }
 
     fn resolve_headers(
@@ -232,6 +240,10 @@ impl SettingsResolver<'_> {
                 None
             } else if RESERVED_HEADERS.contains(&lower.as_str()) {
                 self.report_secret_mistake(&at, "The gateway sets this header itself.", "Take it out.");
+                None
+            } else if found.iter().any(|(known, _): &(Box<str>, _)| **known == *lower) {
+                let why = "This header is set already; letter case makes no difference.";
+                self.report_secret_mistake(&at, why, "Keep one of the two.");
                 None
             } else {
                 self.resolve_header(&lower, value, &at)
@@ -257,7 +269,7 @@ impl SettingsResolver<'_> {
                 Some(SecretText::new(text.trim()))
             }
             HeaderValue::Plain(_) => {
-                self.report_mistake(
+                self.report_secret_mistake(
                     spot,
                     "It has characters that are not allowed in a header.",
                     "Use printable ASCII.",
@@ -290,9 +302,12 @@ impl SettingsResolver<'_> {
 
     /// Resolves image hosts. They must not have a path: every path on such a host may be fetched.
     fn resolve_image_hosts(&mut self, raw: &raw::ProviderConfig, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
+        let unencrypted = "Images cross the network unencrypted.";
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
-            let Some(base) = self.resolve_base_url(text, &spot.list_element(index)) else { continue };
+            let Some(base) = self.resolve_provider_url(text, unencrypted, &spot.list_element(index)) else {
+                continue;
+            };
             if base.path_prefix.is_empty() {
                 found.push(base);
             } else {

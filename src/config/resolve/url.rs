@@ -19,16 +19,13 @@ pub fn parse_base_url(text: &str) -> Result<BaseUrl, (&'static str, &'static str
         ));
     }
     if rest.contains(['?', '#']) {
-        return Err((
-            "A query or fragment would be lost.",
-            "Write the URL up to its path; `headers` can carry a parameter.",
-        ));
+        return Err(("A query or fragment would be lost.", "Write the URL up to its path."));
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err((
             "A name or password in a URL is an exposed secret.",
-            "Use `api_key`, or `headers` with a reference.",
+            "Take the name and the password out.",
         ));
     }
     let (host, port) = split_authority(authority).ok_or(("Its host or port cannot be read.", LIKE))?;

@@ -215,3 +215,44 @@ fn tokenizers_are_compiled_before_a_request_meets_them() {
     fs::write(&file, "{}").unwrap();
     tells(&tokenizer(&format!("file = {file:?}")), "models.m1.tokenizer", "cannot be used", "estimated");
 }
+
+#[test]
+fn no_message_repeats_what_may_be_a_secret() {
+    let url = |base: &str| with("", "", "", "").replace("https://api.example.eu/v1", base);
+    let listen = |lines: &str| with(&format!("[listen]\n{lines}"), "", "", "");
+    for text in [
+        with("", "", "headers = \"Authorization: Bearer hush1\"", ""),
+        with("", "", "headers = [\"Authorization: Bearer hush1\"]", ""),
+        with("", "", "headers = { x-signature = 7001, x-other = \"hush1ü\" }", ""),
+        with("", "", "api_key = { env = \"sk-hush1\" }", ""),
+        with("", "", "api_key = [\"hush1\"]", ""),
+        with("", "", "image_hosts = [\"https://user:hush1@images.example.eu\"]", ""),
+        url("https://user:hush1@api.example.eu/v1"),
+        url("user:hush1@api.example.eu/v1"),
+        url("https://api.example.eu/v1?key=hush1"),
+        listen("public_url = \"https://user:hush1@api.example.eu\""),
+        listen("public_url = \"https://api.example.eu?token=hush1\""),
+        listen("cors = [\"https://user:hush1@app.example.eu\", \"https://app.example.eu?hush1\"]"),
+        listen("http = \"https://user:hush1@app.example.eu\""),
+        listen("hosts = [\"https://user:hush1@app.example.eu\"]"),
+    ] {
+        let found = mistakes(&text);
+        let shown = format!("{found:?} {}", found.iter().map(ToString::to_string).collect::<String>());
+        assert!(!found.is_empty(), "{text}");
+        assert!(!shown.contains("hush1") && !shown.contains("7001"), "{shown}");
+    }
+}
+
+#[test]
+fn a_header_is_set_once() {
+    let headers = |line: &str| with("", "", &format!("headers = {{ {line} }}"), "");
+    tells(&headers("X-Team = \"a\", x-team = \"b\""), "providers.p1.headers.x-team", "set already", "one of");
+}
+
+#[test]
+fn an_unencrypted_image_host_is_no_place_of_the_key() {
+    let loaded = load(&with("", "", "image_hosts = [\"http://images.example.eu\"]", "")).unwrap();
+    let warnings = loaded.warnings.iter().filter(|warning| warning.key.contains("image_hosts"));
+    let shown = warnings.map(ToString::to_string).collect::<String>();
+    assert!(shown.contains("Images cross the network") && !shown.contains("the key"), "{shown}");
+}
