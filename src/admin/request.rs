@@ -121,12 +121,22 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
             ErrorCode::Conflict,
             "Another request changed this at the same time; try again.",
         ),
-        StoreError::Unreachable { .. }
-        | StoreError::Reverted
-        | StoreError::InUse { .. }
-        | StoreError::Evicted { .. } => {
+        StoreError::Unreachable { .. } => {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
+        }
+        StoreError::Reverted => {
+            let message =
+                "The database lacks commits that it had acknowledged; this gateway has to be restarted.";
+            ApiError::with_message(ErrorCode::Unavailable, message)
+        }
+        StoreError::InUse { .. } => {
+            let message = "Another gateway has taken over the database; send the request to that one.";
+            ApiError::with_message(ErrorCode::Unavailable, message)
+        }
+        StoreError::Evicted { .. } => {
+            let message = "The fleet took this gateway for dead; it has to be restarted.";
+            ApiError::with_message(ErrorCode::Unavailable, message)
         }
         StoreError::Stuck => {
             let message = "The store has not answered in time, so the change may have been made or not: look before \
@@ -134,5 +144,25 @@ pub(super) fn store_error_response(error: StoreError) -> ApiError {
             ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
         error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_is_advised_only_where_it_helps() {
+        let holder = "gateway 2".to_owned();
+        for (error, text, retry_after) in [
+            (StoreError::Unreachable { what: "x".to_owned() }, "try again", Some(5)),
+            (StoreError::Reverted, "has to be restarted", None),
+            (StoreError::InUse { holder }, "Another gateway", None),
+        ] {
+            let refusal = store_error_response(error);
+            assert!(refusal.message.contains(text), "{}", refusal.message);
+            assert_eq!((refusal.spec().status, refusal.retry_after), (503, retry_after), "{text}");
+            assert!(!refusal.message.contains("gateway 2"));
+        }
     }
 }

@@ -86,7 +86,7 @@ pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     // A provider on cooldown after a 429 or a `Retry-After` still counts as healthy.
     let mut offers = live.offers.iter();
     let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
-    if ejected {
+    if ejected && !live.offers.is_empty() {
         return Some("no provider is healthy at the moment".into());
     }
     let suspects: Vec<&str> =

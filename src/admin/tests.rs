@@ -116,6 +116,17 @@ async fn connections_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_gateway_without_offers_reports_no_unhealthy_provider() {
+    let served = TestListener::start().await;
+    served.app().set_serving();
+    let (_connection, mut client) = served.connect(1 << 20);
+    send_get(&mut client, "/readyz").await;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("\r\n\r\nready\n"), "{answer}");
+}
+
+#[tokio::test]
 async fn few_requests_read_at_a_time_and_none_delays_a_change_of_keys() {
     let served = TestListener::start().await;
     let app = served.app().clone();

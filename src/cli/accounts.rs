@@ -157,5 +157,5 @@ fn check(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
     }
     let count = rows.len();
     output.print(&Listing::new(&["OF", "ID", "FINDING"]).with_rows(rows), || found.clone())?;
-    if count == 0 { Ok(()) } else { Err(format!("{count} of them match nothing.")) }
+    if count == 0 { Ok(()) } else { Err(format!("Limits, scopes or models that match nothing: {count}.")) }
 }

@@ -60,7 +60,7 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
         UsageCommand::Verify => {
             check_replica_before_opening(&usage.reached)?;
             let answer = LedgerBackend::connect(&usage.reached)?.get("/admin/usage/verify", &[])?;
-            print_check(&answer)
+            print_check(&answer, "Stop the gateway and run `penstock usage rebuild`.")
         }
         UsageCommand::Show(show) => {
             let optional =
@@ -116,14 +116,18 @@ fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     }
     let storage = ledger_storage_settings(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
-    print_check(&crate::billing::offline::rebuild_rollups(&storage)?.to_json())
+    let check = crate::billing::offline::rebuild_rollups(&storage)?.to_json();
+    print_check(
+        &check,
+        "The new rollups differ too: run `penstock store verify`, and restore a backup if it fails.",
+    )
 }
 
 /// Prints the result of a comparison.
 ///
 /// # Errors
-/// Returns the differences.
-fn print_check(check: &Value) -> Result<(), String> {
+/// Returns the differences and `remedy`.
+fn print_check(check: &Value, remedy: &str) -> Result<(), String> {
     print_stdout(&format!(
         "{} entries, {} rollups.\n",
         table_cell(check, "entries"),
@@ -135,6 +139,6 @@ fn print_check(check: &Value) -> Result<(), String> {
     let differences = check.get("differences").and_then(Value::as_array).into_iter().flatten();
     let mut why: String =
         differences.filter_map(Value::as_str).map(|difference| format!("{difference}\n")).collect();
-    why.push_str("Stop the gateway and run `penstock usage rebuild`.");
+    why.push_str(remedy);
     Err(why)
 }
