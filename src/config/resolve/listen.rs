@@ -9,7 +9,7 @@ use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
 use penstock_http_wire::host::{self, ServedHosts};
 use penstock_http_wire::http1_request::is_host;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// TLS settings of a listener, as written in the configuration.
 pub struct WrittenTlsSettings<'a> {
@@ -162,7 +162,7 @@ impl SettingsResolver<'_> {
             return Some(address);
         }
         let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
-        let fix = match (port, text.parse::<std::net::IpAddr>().is_ok()) {
+        let fix = match (port, text.parse::<IpAddr>().is_ok()) {
             (_, true) => "Add the port, such as `:8080`; write an IPv6 address in brackets.".to_owned(),
             (Some(port), _) => {
                 format!(
@@ -221,7 +221,41 @@ impl SettingsResolver<'_> {
     }
 }
 
+/// Returns true if two sockets cannot be bound at the same time. `[::]` stands for all IPv4 addresses too, and `0.0.0.0`
+/// for no IPv6 address.
 fn is_same_socket(a: SocketAddr, b: SocketAddr) -> bool {
-    let overlap = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    let is_any = |ip: IpAddr, of_both: bool| ip.is_unspecified() && (of_both || ip.is_ipv6());
+    let (one, other) = (a.ip().to_canonical(), b.ip().to_canonical());
+    let is_one_family = one.is_ipv4() == other.is_ipv4();
+    let overlap = one == other || is_any(one, is_one_family) || is_any(other, is_one_family);
     a.port() != 0 && a.port() == b.port() && overlap
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn sockets_clash_where_the_system_refuses_the_second() {
+        for (one, other, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "0.0.0.0:80", true),
+            ("[::1]:80", "127.0.0.1:80", false),
+            ("[::1]:80", "0.0.0.0:80", false),
+            ("[::1]:80", "[::]:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "0.0.0.0:80", true),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80", true),
+            ("[::ffff:127.0.0.1]:80", "0.0.0.0:80", true),
+            ("[::ffff:127.0.0.1]:80", "[::1]:80", false),
+            ("0.0.0.0:0", "0.0.0.0:0", false),
+        ] {
+            let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(is_same_socket(one, other), expected, "{one} and {other}");
+            assert_eq!(is_same_socket(other, one), expected, "{other} and {one}");
+        }
+    }
 }
