@@ -73,9 +73,16 @@ fn is_model_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte))
 }
 
+/// Checks the length, in characters as in JSON Schema.
 fn length_error(text: &str, schema: &Json) -> Option<String> {
-    let least = schema.get("minLength").and_then(Json::as_u64)?;
-    (u64::try_from(text.len()).unwrap_or(u64::MAX) < least).then(|| "It must not be empty.".to_owned())
+    let bound = |name: &str| schema.get(name).and_then(Json::as_u64);
+    let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+    match (bound("minLength"), bound("maxLength")) {
+        (Some(1), _) if length < 1 => Some("It must not be empty.".to_owned()),
+        (Some(least), _) if length < least => Some(format!("It must have at least {least} characters.")),
+        (_, Some(most)) if length > most => Some(format!("It must have at most {most} characters.")),
+        _ => None,
+    }
 }
 
 fn range_error(literal: &str, schema: &Json) -> Option<String> {

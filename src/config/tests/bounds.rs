@@ -84,3 +84,84 @@ fn there_are_no_more_listeners_than_an_upgrade_hands_over() {
     tells(&listen(61, 3), "listen.http", "has 65 listeners, and at most 64", "fewer addresses");
     tells(&listen(1, 250), "console.listen", "has 252 listeners, and at most 64", "fewer addresses");
 }
+
+#[test]
+fn texts_have_at_most_the_length_of_the_schema() {
+    let top = |section: &str, key: &str, value: &str| {
+        let rest = if section == "invoice" && key != "seller" { "seller = \"S\"\n" } else { "" };
+        with(&format!("[{section}]\n{rest}{key} = {value}"), "", "", "")
+    };
+    for (section, key, most) in [
+        ("invoice", "seller", 200),
+        ("invoice", "vat_id", 50),
+        ("invoice", "number_prefix", 20),
+        ("invoice", "note", 1_000),
+        ("fleet", "name", 100),
+        ("console.oidc", "client_id", 255),
+        ("console.oidc", "name", 64),
+    ] {
+        let found = |length: usize| {
+            // Characters count, and not bytes.
+            let found = mistakes(&top(section, key, &format!("{:?}", "é".repeat(length))));
+            found.into_iter().filter(|found| found.key == format!("{section}.{key}")).collect::<Vec<_>>()
+        };
+        let too_long = found(most + 1);
+        assert!(too_long.len() == 1, "{section}.{key}: {too_long:?}");
+        assert_eq!(too_long[0].reason, format!("It must have at most {most} characters."));
+        let is_long = |found: &super::Diagnostic| found.reason.contains("at most");
+        assert!(!found(most).iter().any(is_long), "{section}.{key}");
+    }
+    let line = "x".repeat(201);
+    let address = top("invoice", "address", &format!("[\"a\", {line:?}]"));
+    tells(&address, "invoice.address[1]", "at most 200 characters", "");
+}
+
+/// Keywords of JSON Schema that the checker enforces, and those that only describe. `oneOf` and `const` are names of
+/// variants, which the deserializer checks.
+const KEYWORDS: [&str; 22] = [
+    "$schema",
+    "additionalProperties",
+    "anyOf",
+    "const",
+    "default",
+    "description",
+    "enum",
+    "examples",
+    "exclusiveMinimum",
+    "format",
+    "items",
+    "maxLength",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "oneOf",
+    "properties",
+    "required",
+    "title",
+    "type",
+    "$defs",
+];
+
+#[test]
+fn every_keyword_of_the_schema_is_enforced() {
+    fn collect(schema: &serde_json::Value, unknown: &mut Vec<String>) {
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            match keyword.as_str() {
+                "properties" | "$defs" => {
+                    value.as_object().into_iter().flatten().for_each(|(_, schema)| collect(schema, unknown));
+                }
+                "anyOf" | "oneOf" => {
+                    value.as_array().into_iter().flatten().for_each(|schema| collect(schema, unknown));
+                }
+                "items" | "additionalProperties" => collect(value, unknown),
+                known if KEYWORDS.contains(&known) => {}
+                other => unknown.push(other.to_owned()),
+            }
+        }
+    }
+    let schema = serde_json::from_str(&super::super::schema_json()).unwrap();
+    let mut unknown = Vec::new();
+    collect(&schema, &mut unknown);
+    assert_eq!(unknown, Vec::<String>::new());
+}
