@@ -155,26 +155,49 @@ pub fn total_bytes(bounds: &[(&'static str, u64, String)]) -> u64 {
 
 /// Returns a warning if the sum of the bounds exceeds the memory of the machine or control group.
 pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<String> {
-    let (needed, machine) = (total_bytes(&memory_bounds(settings)), machine?);
+    let (mut bounds, machine) = (memory_bounds(settings), machine?);
+    let needed = total_bytes(&bounds);
+    bounds.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+    let largest = bounds.iter().take(3).map(|(name, bytes, _)| format!("{name} {}", format_size(*bytes)));
     (needed > machine).then(|| {
         format!(
             "The memory bounds add up to {}, and this machine has {}: under full load the system may end the process. \
-             Lower overload.requests, overload.bytes or limits.connections; the list below shows the share of each.",
+             Lower overload.requests, overload.bytes or limits.connections; the largest shares are {}.",
             format_size(needed),
-            format_size(machine)
+            format_size(machine),
+            largest.collect::<Vec<_>>().join(", ")
         )
     })
 }
 
-/// Returns the memory of this machine, or the limit of the root control group that the process sees, such as that of
-/// its container, whichever is less; `None` if unknown. The limit of a service is not seen.
+/// Returns the memory of this machine, or the limit of a control group of this process, such as that of its container or
+/// service, whichever is less; `None` if unknown. A command in a shell does not see the limit of the gateway's service.
 pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
-    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let mut groups = vec![
+        "/sys/fs/cgroup/memory.max".to_owned(),
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned(),
+    ];
+    groups.extend(read("/proc/self/cgroup").iter().flat_map(|text| group_limit_files(text)));
     // Without a limit the file contains `max`, or a number larger than the memory of any machine.
     let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     [total, group].into_iter().flatten().min()
+}
+
+/// Returns the files with the memory limits of a process's control group and of those above it, from the text of its
+/// `/proc/self/cgroup`.
+fn group_limit_files(groups: &str) -> Vec<String> {
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
+    let parts: Vec<&str> = group.split('/').filter(|part| !part.is_empty() && *part != "..").collect();
+    (1..=parts.len())
+        .map(|depth| {
+            format!(
+                "/sys/fs/cgroup/{}/memory.max",
+                parts.iter().take(depth).copied().collect::<Vec<_>>().join("/")
+            )
+        })
+        .collect()
 }
 
 /// Parses the line `MemTotal`; returns bytes.
@@ -208,6 +231,25 @@ mod tests {
             assert_eq!(parse_mem_total(odd), None, "{odd}");
         }
         assert!(machine_memory().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn the_limits_of_a_service_and_of_its_slice_are_read() {
+        let files = group_limit_files("12:devices:/x\n0::/system.slice/penstock.service\n");
+        let expected = ["system.slice", "system.slice/penstock.service"];
+        assert_eq!(files, expected.map(|group| format!("/sys/fs/cgroup/{group}/memory.max")));
+        for none in ["", "0::/\n", "4:memory:/docker/x\n", "0::/..\n"] {
+            assert_eq!(group_limit_files(none), Vec::<String>::new(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_warning_names_the_largest_shares() {
+        let loaded = crate::config::ConfigSource::Demo.load().map(|loaded| loaded.settings);
+        let Ok(settings) = loaded else { unreachable!("the demo is valid") };
+        let warning = excess_warning(&settings, Some(1)).unwrap_or_default();
+        assert!(warning.contains("the largest shares are ") && !warning.contains("below"), "{warning}");
+        assert_eq!(excess_warning(&settings, Some(u64::MAX)), None);
     }
 
     #[test]
