@@ -116,6 +116,20 @@ async fn connections_are_bounded() {
 }
 
 #[tokio::test]
+async fn guesses_of_an_invitation_are_limited() {
+    let served = TestListener::start().await;
+    let mut statuses = Vec::new();
+    for number in 0..6 {
+        let (_connection, mut client) = served.connect(1 << 20);
+        send_get(&mut client, &format!("/console/invitation/{number}")).await;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        statuses.push(answer.split(' ').nth(1).unwrap().to_owned());
+    }
+    assert_eq!(statuses, ["404", "404", "404", "404", "404", "429"]);
+}
+
+#[tokio::test]
 async fn a_gateway_without_offers_reports_no_unhealthy_provider() {
     let served = TestListener::start().await;
     served.app().set_serving();

@@ -110,6 +110,7 @@ impl LiveFigureSource {
 
     /// Takes a snapshot each second until no stream is open.
     async fn produce(self: Arc<Self>) {
+        let _guard = RestartGuard(&self);
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -149,6 +150,17 @@ impl LiveFigureSource {
         let status = self.backend.call(read("/status", Vec::new())).await?;
         let hours = self.backend.call(read("/admin/usage", query)).await?;
         Ok(LiveSnapshot::new(status, hours, now))
+    }
+}
+
+/// Guard of the task. If the task panics, its streams end, and the next stream starts a new task.
+struct RestartGuard<'a>(&'a LiveFigureSource);
+
+impl Drop for RestartGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.running.lock() = None;
+        }
     }
 }
 
@@ -314,6 +326,28 @@ mod tests {
         let mut again = figures.subscribe().unwrap();
         again.snapshots.changed().await.unwrap();
         assert_eq!(backend.0.load(Ordering::Relaxed), taken + 1);
+    }
+
+    /// Backend whose first answer panics.
+    #[derive(Default)]
+    struct PanickingBackend(AtomicUsize);
+
+    #[async_trait]
+    impl ConsoleBackend for PanickingBackend {
+        async fn call(&self, _: BackendRequest<'_>) -> Result<Value, ApiError> {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the first answer");
+            Ok(json!({ "ready": true }))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_the_streams_and_the_next_one_starts_again() {
+        let figures = LiveFigureSource::new(Arc::new(PanickingBackend::default()), ProcessClock::start());
+        let mut first = figures.subscribe().unwrap();
+        assert!(first.snapshots.changed().await.is_err());
+        let mut second = figures.subscribe().unwrap();
+        second.snapshots.changed().await.unwrap();
+        assert!(second.snapshots.borrow().is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,6 +36,9 @@ pub fn token_digest_hex(token: &str) -> String {
     hex::encode(Sha256::digest(token.as_bytes()).iter())
 }
 
+/// Name under which attempts with an invitation are limited; no user has it.
+const INVITATION_NAME: &str = "(invitation)";
+
 impl Console {
     /// Returns the sign-in page, with the reason of a refusal if there is one.
     pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
@@ -143,19 +146,35 @@ impl Console {
         Ok(cookie(self.site, self.is_secure(), &id, session::MAX_AGE_SECONDS))
     }
 
+    /// Returns the user with an open invitation of this digest. Failed attempts are limited, since each reads all users.
+    ///
+    /// # Errors
+    /// Returns 404 if there is no such invitation, and 429 after too many failed attempts.
+    async fn find_invited_user(
+        &self,
+        request: &ConsoleRequest,
+        digest: &str,
+        now: u64,
+    ) -> Result<UserRecord, ApiError> {
+        let host = address_without_port(&request.address);
+        self.throttle.acquire_attempt(INVITATION_NAME, &host, self.app.clock.steady_now())?;
+        let (stores, wanted) = (self.app.stores.clone(), digest.to_owned());
+        let Some(user) = run_blocking(move || find_invited_user(&stores, &wanted, now)).await? else {
+            let message = "This invitation was used, has expired or never existed; ask for a new one.";
+            return Err(ApiError::with_message(ErrorCode::NotFound, message));
+        };
+        self.throttle.record_success(INVITATION_NAME, &host, self.app.clock.steady_now());
+        Ok(user)
+    }
+
     /// Shows the form of an invitation, or saves the chosen password and signs the person in.
     pub(super) async fn handle_invitation(
         &self,
         request: &ConsoleRequest,
         token: &str,
     ) -> Result<ConsoleAnswer, ApiError> {
-        let now = self.app.clock.unix_seconds();
-        let digest = token_digest_hex(token);
-        let (stores, wanted) = (self.app.stores.clone(), digest.clone());
-        let Some(user) = run_blocking(move || find_invited_user(&stores, &wanted, now)).await? else {
-            let message = "This invitation was used, has expired or never existed; ask for a new one.";
-            return Err(ApiError::with_message(ErrorCode::NotFound, message));
-        };
+        let (now, digest) = (self.app.clock.unix_seconds(), token_digest_hex(token));
+        let user = self.find_invited_user(request, &digest, now).await?;
         self.check_role(&user)?;
         if request.method != Method::POST {
             let query = format!("?invitation={}", percent_encode(token));
