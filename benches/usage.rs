@@ -10,14 +10,14 @@ use penstock::billing::invoice::read_invoice_figures;
 use penstock::billing::report::ReportError;
 use penstock::billing::rollups::answer::{UsageQuery, read_usage};
 use penstock::billing::rollups::days::build_days;
-use penstock::billing::rollups::query::for_each_rollup;
+use penstock::billing::rollups::query::for_each_hour_rollup;
 use penstock_core::calendar::UtcDay;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, StatementSums, Wallet};
 use penstock_storage::ledger::{EntryBlock, LedgerCommit, LedgerStore, LedgerTip};
 use penstock_storage::{StoreOptions, open};
 use penstock_usage::{
-    PriceClass, RollupDimensions, UsageGrouping, UsageHour, UsageOutcome, UsageRange, UsageReport, UsageSums,
-    encode, row_key,
+    HourNumber, PriceClass, RollupDimensions, UsageGrouping, UsageOutcome, UsageRange, UsageReport,
+    UsageSums, encode, row_key,
 };
 use rust_decimal::Decimal;
 use std::hint::black_box;
@@ -33,7 +33,7 @@ fn main() {
     let store = open(folder.path(), StoreOptions::default()).unwrap();
     let ledger = LedgerStore::open_read_only(store);
     let first = UtcDay::parse("2025-11-01").unwrap();
-    fill(&ledger, UsageHour::from_unix(first.start()));
+    fill(&ledger, HourNumber::from_unix(first.start()));
     let end = first.start() + u64::from(DAYS) * 86_400;
     let range = UsageRange { from: first, to: UtcDay::from_unix(end - 1) };
     let by = |names: &str| UsageQuery {
@@ -43,7 +43,7 @@ fn main() {
     };
     report("hours, by day and model", || {
         let mut report = UsageReport::new(by("day,model").groupings, 10_000);
-        for_each_rollup(&ledger, "acme", range.hours(), |cell, sums| {
+        for_each_hour_rollup(&ledger, "acme", range.hours(), |cell, sums| {
             report.add(cell, sums).unwrap();
             Ok::<_, ReportError>(())
         })
@@ -77,11 +77,11 @@ fn report(name: &str, mut call: impl FnMut()) {
 }
 
 /// Writes a year of rollups of hours, and a tip of the ledger after them.
-fn fill(ledger: &LedgerStore, first: UsageHour) {
+fn fill(ledger: &LedgerStore, first: HourNumber) {
     let mut rows = Vec::new();
     for hour in 0..DAYS * 24 {
         for (key, model) in (0..KEYS).flat_map(|key| (0..MODELS).map(move |model| (key, model))) {
-            let cell = cell(UsageHour(first.0 + hour), key, model);
+            let cell = cell(HourNumber(first.0 + hour), key, model);
             rows.push((row_key(&cell), encode(&cell, &sums(hour + key + model))));
         }
         if rows.len() > 50_000 {
@@ -89,7 +89,7 @@ fn fill(ledger: &LedgerStore, first: UsageHour) {
         }
     }
     ledger.write_rollups(&rows).unwrap();
-    let at = UsageHour(first.0 + DAYS * 24).start();
+    let at = HourNumber(first.0 + DAYS * 24).start();
     let (id, note, by) = ("g".into(), "".into(), "".into());
     let kind = EntryKind::Grant { id, wallet: Wallet::Credits, amount: 1, note, by };
     let (mut chain, mut text) = (HashChain::at_chain_start(0), Vec::new());
@@ -101,7 +101,7 @@ fn fill(ledger: &LedgerStore, first: UsageHour) {
     ledger.append(&commit).unwrap();
 }
 
-fn cell(hour: UsageHour, key: u32, model: u32) -> RollupDimensions {
+fn cell(hour: HourNumber, key: u32, model: u32) -> RollupDimensions {
     RollupDimensions {
         account: "acme".into(),
         hour,

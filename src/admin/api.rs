@@ -33,7 +33,7 @@ impl ConsoleBackend for AdminApi {
         }
         let BackendRequest { method, path, query, body, actor } = request;
         let (route, id) = routes::find(&method, &path)?;
-        self.check_store()?;
+        self.check_store_owned()?;
         let now = self.app.clock.unix_seconds();
         let file_retention = self.app.expiry_check().retention;
         let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now, file_retention };
@@ -54,7 +54,7 @@ impl AdminApi {
     ///
     /// # Errors
     /// Returns 503 while another process takes over.
-    pub(super) fn check_store(&self) -> Result<(), ApiError> {
+    pub(super) fn check_store_owned(&self) -> Result<(), ApiError> {
         if self.app.is_store_handed_over() {
             let message = "Another process is taking over; try again.";
             return Err(ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(1));

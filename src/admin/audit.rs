@@ -5,8 +5,8 @@ use super::request::{AdminRequest, AdminResponse, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::audit::{AuditEntry, AuditedChange};
 use penstock_storage::Transaction;
+use penstock_storage::audit::{AuditEntry, AuditedChange};
 use serde_json::{Value, json};
 
 /// Query parameters of the request that lists the audit log.

@@ -5,7 +5,9 @@
 use super::accounts;
 use super::input::RequestFields;
 use super::invoice::{correction_json, invoice_of_day};
-use super::issued_invoices::{MAX_TRIES, blocking, changed_meanwhile, print_number, read_document, year_of};
+use super::issued_invoices::{
+    MAX_TRIES, blocking, changed_meanwhile, format_document_number, read_document, year_of,
+};
 use super::openapi::{list_schema, response_schema};
 use super::request::{AdminRequest, store_error_response};
 use super::routes::{AdminRoute, RouteHandler};
@@ -16,7 +18,7 @@ use penstock_core::calendar::{UtcDay, format_rfc3339};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::invoices::InvoiceRecord;
 use penstock_storage::invoices::credit_notes::{CreditNoteOutcome, CreditNoteRecord, MAX_CORRECTIONS};
-use penstock_usage::UsageDay;
+use penstock_usage::DayNumber;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -171,7 +173,7 @@ fn try_issue(
     let live = app.config_snapshot();
     let outcome = app.stores.invoices.issue_credit_note(
         (&record, documents),
-        |sequence| print_number(&live.settings.invoice, record.year, sequence),
+        |sequence| format_document_number(&live.settings.invoice, record.year, sequence),
         |record| issued_json(&document, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": account, "invoice": invoice, "entries": record.entries });
@@ -254,7 +256,7 @@ fn open_corrections(
     let noted: BTreeSet<u64> = notes.iter().flat_map(|note| note.entries.iter().copied()).collect();
     let first = UtcDay::parse(&invoice.from).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
     // Entries of a gateway whose clock is ahead may be of the next day.
-    let end = UsageDay::from_unix(now).next().next();
+    let end = DayNumber::from_unix(now).next().next();
     let lines = read_corrections(&app.ledger.store, &invoice.account, (first.into(), end));
     let mut lines = lines.map_err(|error| ApiError::with_message(ErrorCode::Internal, error.0))?;
     lines.retain(|line| {

@@ -121,7 +121,7 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn store_warnings(
+pub fn unmatched_in_store(
     store: &Arc<dyn Store>,
     catalog: &Catalog,
     now: u64,

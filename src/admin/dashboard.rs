@@ -6,7 +6,7 @@ use super::sending::{MAX_REQUESTS, READ_TIMEOUT, finish};
 use crate::config::ConfigLoader;
 use crate::console::dashboard::DASHBOARD;
 use crate::console::{AnswerStream, Console};
-use crate::proxy::{GatewayProxy, PageRequestExecutor};
+use crate::proxy::{GatewayProxy, PlaygroundRequestExecutor};
 use crate::server::listener::{BoundListener, serve_app, serve_tls_app};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
@@ -36,7 +36,7 @@ pub fn serve(
 ) -> Result<Vec<JoinHandle<()>>, String> {
     let state = Arc::new(DashboardState {
         api: AdminApi { app: app.clone(), source: source.clone() },
-        console: Console::new(app.clone(), &DASHBOARD, Some(PageRequestExecutor::new(app, proxy))),
+        console: Console::new(app.clone(), &DASHBOARD, Some(PlaygroundRequestExecutor::new(app, proxy))),
         permits: Semaphore::new(MAX_REQUESTS),
     });
     let has_tls = app.dashboard_tls().is_some();

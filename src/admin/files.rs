@@ -202,7 +202,8 @@ mod tests {
         for limit in [1, 4, 10, 29, 30, 31, 1_000] {
             let (mut found, mut after) = (Vec::<String>::new(), None);
             loop {
-                let page = files_of_account(&vault, &store, "a", (after.as_deref(), limit), |_| true).unwrap();
+                let page =
+                    files_of_account(&vault, &store, "a", (after.as_deref(), limit), |_| true).unwrap();
                 assert!(page.files.len() <= limit);
                 found.extend(page.files.into_iter().map(|record| record.id));
                 after = page.next;

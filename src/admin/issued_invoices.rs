@@ -145,7 +145,7 @@ fn try_issue(
         draft_record(&preview, series(seller.vat_id.as_deref().unwrap_or(&seller.name)), period, asked.now)?;
     let outcome = app.stores.invoices.issue(
         (&draft, documents),
-        |sequence| print_number(settings, draft.year, sequence),
+        |sequence| format_document_number(settings, draft.year, sequence),
         |record| issued_json(&preview, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": record.account, "from": record.from, "to": record.to });
@@ -172,7 +172,7 @@ fn try_issue(
 }
 
 /// Formats the number of a document: the prefix, the year and the sequence number.
-pub(super) fn print_number(settings: &InvoiceSettings, year: u16, sequence: u64) -> String {
+pub(super) fn format_document_number(settings: &InvoiceSettings, year: u16, sequence: u64) -> String {
     format!("{}{year}-{sequence:06}", settings.number_prefix)
 }
 

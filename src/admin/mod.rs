@@ -215,7 +215,7 @@ impl AdminListener {
     ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
         let app = &self.api.app;
-        self.api.check_store()?;
+        self.api.check_store_owned()?;
         match route.handler {
             RouteHandler::Runtime(work) => {
                 let asked = self.read_request(session, id).await?;

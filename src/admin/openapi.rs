@@ -133,7 +133,9 @@ fn parameter_schema(name: &str) -> Value {
         "credits" | "kwh" => {
             json!({ "type": "string", "description": "Amount after the correction, in credits or in kilowatt-hours; exactly one of the two." })
         }
-        "target" => json!({ "type": "string", "description": "Only changes of this account, key, user, batch, file, invoice or credit note." }),
+        "target" => {
+            json!({ "type": "string", "description": "Only changes of this account, key, user, batch, file, invoice or credit note." })
+        }
         _ => json!({}),
     }
 }

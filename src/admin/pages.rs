@@ -18,7 +18,7 @@ pub(super) async fn answer_site_page(
     host: Result<(), ApiError>,
     session: &mut ServerSession,
 ) -> ConsoleAnswer {
-    match host.and_then(|()| api.check_store()) {
+    match host.and_then(|()| api.check_store_owned()) {
         Ok(()) => console.handle_request(api, session).await,
         Err(refusal) => console.refusal_answer(&refusal),
     }

@@ -270,7 +270,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
         let due = state.files.bucket().filter(|bucket| {
-            bucket.is_sweep_due(state.clock.steady_now(), age, is_ready, state.stores.fleet.is_leader())
+            bucket.begin_sweep_if_due(state.clock.steady_now(), age, is_ready, state.stores.fleet.is_leader())
         });
         due.map(|bucket| bucket.sweep(state.files.record_store(), age))
     });

@@ -27,7 +27,7 @@ pub async fn record_demo_history(app: &Arc<AppState>, account: &str, key: &Arc<s
     let charges = charges(&app.config_snapshot(), app.clock.unix_seconds());
     let last = charges.last().map(|charge| charge.at);
     let spent = spent_by(&charges, app.clock.unix_seconds());
-    if app.ledger.record_history(account, key, charges).await
+    if app.ledger.record_past_charges(account, key, charges).await
         && let Some(last) = last
     {
         record_key_usage(app, account, key, spent, last).await;

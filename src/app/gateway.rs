@@ -17,7 +17,7 @@ use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
 use crate::state::admin_requests::AdminRequests;
 use crate::state::latency_records::{self, FlushScope};
-use crate::upgrade::control_channel::{ControlChannel, PeerEvent};
+use crate::upgrade::control_channel::{ControlChannel, SuccessorEvent};
 use crate::upgrade::new_process::InheritedState;
 use crate::upgrade::old_process::{LaunchCommand, Successor};
 
@@ -191,9 +191,9 @@ impl RunningGateway {
             app.ledger.stop_writer();
             let counted = app.flush_final_spends();
             let heard = app.clone();
-            let link = app
-                .stores
-                .hand_over(|| successor.hand_over(move |news| apply_peer_event(&heard, &runtime, news)))?;
+            let link = app.stores.hand_over(|| {
+                successor.hand_over(move |news| apply_successor_event(&heard, &runtime, news))
+            })?;
             let sender = link.clone();
             app.ledger.forward_actions(forwarder, counted, move |acts| sender.send_actions(acts));
             Ok(link)
@@ -323,18 +323,18 @@ impl AdminSockets {
 
 /// Applies the change of a key or an account that the next process reports. Each record is read from the store and set
 /// in memory under one lock, so that memory has the newest record whatever the order of the threads.
-fn apply_peer_event(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
+fn apply_successor_event(app: &Arc<AppState>, runtime: &Handle, news: SuccessorEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {
         let _guard = app.key_write_lock.lock();
         match news {
-            PeerEvent::KeyChanged(id) => {
+            SuccessorEvent::KeyChanged(id) => {
                 if let Ok(Some(key)) = app.stores.keys.get(&id) {
                     app.key_cache.set_key(&key);
                     app.notify_key_changed(&id);
                 }
             }
-            PeerEvent::AccountChanged(id) => {
+            SuccessorEvent::AccountChanged(id) => {
                 if let Ok(Some(account)) = app.stores.accounts.get(&id) {
                     app.key_cache.set_account(&account);
                     app.notify_account_changed(&id);
@@ -355,7 +355,7 @@ async fn build_state(
     let build = move || match arrival {
         None => AppState::build(settings).map(|app| (app, InheritedHolds::default(), None)),
         Some(mut arrival) => {
-            arrival.report_prepared()?;
+            arrival.request_store()?;
             let (app, holds) = AppState::take_over(settings)?;
             // The sockets accept connections during the whole handover.
             app.set_serving();

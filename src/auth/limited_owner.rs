@@ -163,7 +163,7 @@ impl LeasedBudget {
     /// subtracted.
     #[must_use]
     pub fn take(&self, amount: i64) -> bool {
-        self.with(|state, period| state.meter.take_lease(period, amount))
+        self.with(|state, period| state.meter.try_reduce_lease(period, amount))
     }
 
     /// Begins a draw: removes the unreserved amount of a recalled leased part, which goes back to the pool with the

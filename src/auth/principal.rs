@@ -150,7 +150,7 @@ impl Principal {
     /// Returns true if the key may send requests to models of any kind.
     #[must_use]
     pub const fn allows_inference(&self) -> bool {
-        self.scopes.allow_inference()
+        self.scopes.allows_inference()
     }
 
     /// Returns true if the key has a scope.
@@ -191,7 +191,7 @@ impl Principal {
     }
 
     /// Waits until the key is revoked or its account is suspended.
-    pub async fn wait_until_revoked(&self) {
+    pub async fn wait_until_revoked_or_suspended(&self) {
         let (key, account) = (self.key_state.ended.notified(), self.account.ended.notified());
         tokio::pin!(key, account);
         key.as_mut().enable();

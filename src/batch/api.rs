@@ -13,7 +13,7 @@ use crate::storage::files::run_blocking;
 use crate::storage::object_id;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::batches::{BatchPage, BatchRecord, BatchState, CancellationRequest};
+use penstock_storage::batches::{BatchPage, BatchRecord, BatchState, EndRequest};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreHealth, StoreTable, Transaction};
 use std::sync::Arc;
@@ -211,7 +211,7 @@ impl BatchManager {
         // Another gateway runs the batch, or has just taken it over.
         let is_open = last.as_ref().is_some_and(|record| !record.state.is_final());
         if is_open && self.fleet.is_shared() {
-            last = self.request_end(&id, CancellationRequest::Cancelled).await?.map(Arc::new);
+            last = self.request_end(&id, EndRequest::Cancelled).await?.map(Arc::new);
         }
         Ok(last)
     }

@@ -33,7 +33,7 @@ const MAX_ID_BYTES: usize = 64;
 pub type ResponseWatcher = watch::Receiver<Arc<BatchRecord>>;
 
 /// Background response to create.
-pub struct NewResponse {
+pub struct NewBackgroundResponse {
     /// Id, with its prefix.
     pub id: String,
     /// Document with the request and the queued response.
@@ -51,7 +51,7 @@ impl BatchManager {
     pub async fn create_response(
         context: &Arc<BatchContext>,
         principal: &Principal,
-        new: NewResponse,
+        new: NewBackgroundResponse,
     ) -> Result<(), ApiError> {
         let batches = &context.batches;
         batches.check_writable(context).map_err(|refusal| match refusal.code {
@@ -115,7 +115,7 @@ impl BatchManager {
     }
 
     /// Returns the receiver of the changes of a response; `None` if this process does not run it.
-    pub fn watch_response(&self, id: &str) -> Option<ResponseWatcher> {
+    pub fn watch_background_response(&self, id: &str) -> Option<ResponseWatcher> {
         self.running.lock().get(id).map(|running| running.published.clone())
     }
 
@@ -124,7 +124,7 @@ impl BatchManager {
     ///
     /// # Errors
     /// Returns a 503 if the response did not end in time, or if the store cannot be read.
-    pub async fn cancel_response(&self, key: &str, id: &str) -> Result<(), ApiError> {
+    pub async fn cancel_background_response(&self, key: &str, id: &str) -> Result<(), ApiError> {
         let Some(record) = self.find_unfinished_response(key, id).await? else { return Ok(()) };
         let last = self.request_cancellation(record).await?;
         match last {

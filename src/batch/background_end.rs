@@ -2,13 +2,13 @@
 //! record. A response that another process has to continue is released instead.
 
 use super::background_run::{BackgroundRunPhase, ResponseEnd, ResponseRun, failed_response};
-use super::background_watch::{Interruption, ResponseWatch};
+use super::background_watch::{Interruption, InterruptionWatch};
 use super::claimed_commit;
 use super::claims::HeldClaim;
 use super::commit::BatchCommitOutcome;
 use crate::billing::HoldEnd;
 use penstock_dialect::background_response::{
-    PendingResponseState, ResponseFailure, build_ended_document, has_answer, with_pending_state,
+    BackgroundResponseState, ResponseFailure, build_ended_document, has_answer, with_background_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_storage::batches::{self, BatchState};
@@ -30,7 +30,7 @@ impl ResponseRun {
     pub(super) async fn finish(
         &mut self,
         end: ResponseEnd,
-        watch: &mut ResponseWatch,
+        watch: &mut InterruptionWatch,
     ) -> Option<Interruption> {
         let end = match self.store_end(end, watch).await {
             Ok(end) => end,
@@ -38,7 +38,7 @@ impl ResponseRun {
         };
         let (state, hold) = match end {
             ResponseEnd::Answered(_, hold) => (BatchState::Completed, hold),
-            ResponseEnd::Unanswered(PendingResponseState::Cancelled) => (BatchState::Cancelled, None),
+            ResponseEnd::Unanswered(BackgroundResponseState::Cancelled) => (BatchState::Cancelled, None),
             ResponseEnd::Unanswered(_) => (BatchState::Failed, None),
         };
         self.record.state = state;
@@ -57,7 +57,7 @@ impl ResponseRun {
     async fn store_end(
         &self,
         end: ResponseEnd,
-        watch: &mut ResponseWatch,
+        watch: &mut InterruptionWatch,
     ) -> Result<ResponseEnd, Interruption> {
         let mut pause = FIRST_WRITE_PAUSE;
         for _ in 0..MAX_WRITES {
@@ -94,7 +94,7 @@ impl ResponseRun {
         let response = match end {
             ResponseEnd::Answered(response, _) if has_answer(response) => response.clone(),
             ResponseEnd::Answered(..) => return Err(invalid()),
-            ResponseEnd::Unanswered(state) => with_pending_state(stored.response, state),
+            ResponseEnd::Unanswered(state) => with_background_state(stored.response, state),
         };
         let ended = build_ended_document(&document, &response).ok_or_else(invalid)?;
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());

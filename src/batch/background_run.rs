@@ -2,7 +2,7 @@
 //! line of a batch.
 
 use super::BatchChannels;
-use super::background_watch::{Interruption, ResponseWatch};
+use super::background_watch::{Interruption, InterruptionWatch};
 use super::claims::HeldClaim;
 use super::commit::BatchCommitOutcome;
 use super::context::{AnswerIdentity, BatchContext, LineClass, LineDisposition, LineRequest, LineResponse};
@@ -14,7 +14,7 @@ use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_dialect::background_response::{
-    PendingResponseState, ResponseFailure, failure_from_envelope, pending_request_body,
+    BackgroundResponseState, ResponseFailure, failure_from_envelope, pending_request_body,
 };
 use penstock_storage::StoreHealth;
 use penstock_storage::batches::{BatchRecord, BatchState};
@@ -42,7 +42,7 @@ pub(super) enum ResponseEnd {
     /// Answer object and the end of its reserve.
     Answered(Vec<u8>, Option<HoldEnd>),
     /// End without an answer.
-    Unanswered(PendingResponseState<'static>),
+    Unanswered(BackgroundResponseState<'static>),
 }
 
 /// Outcome of the run in this process.
@@ -84,7 +84,7 @@ pub(super) async fn run_response(
     start: RunnableBatch,
     (commands, published): BatchChannels,
 ) {
-    let mut watch = ResponseWatch::new(&context, &start.record, commands);
+    let mut watch = InterruptionWatch::new(&context, &start.record, commands);
     let RunnableBatch { record, claim } = start;
     let mut run = ResponseRun {
         app: context.clone(),
@@ -109,7 +109,7 @@ pub(super) async fn run_response(
 }
 
 impl ResponseRun {
-    async fn execute(&mut self, watch: &mut ResponseWatch) -> RunOutcome {
+    async fn execute(&mut self, watch: &mut InterruptionWatch) -> RunOutcome {
         let entry = self.app.batches.response_scheduler.register_batch(&self.record.account);
         loop {
             let permit = tokio::select! {
@@ -183,7 +183,7 @@ impl ResponseRun {
     /// Sends the request once.
     async fn attempt(
         &mut self,
-        watch: &mut ResponseWatch,
+        watch: &mut InterruptionWatch,
         permit: RunPermit,
     ) -> Result<AttemptResult, Interruption> {
         let (body, memory) = match self.load_request().await {
@@ -308,7 +308,7 @@ impl ResponseRun {
 }
 
 pub(super) const fn failed_response(failure: ResponseFailure<'static>) -> ResponseEnd {
-    ResponseEnd::Unanswered(PendingResponseState::Failed(failure))
+    ResponseEnd::Unanswered(BackgroundResponseState::Failed(failure))
 }
 
 /// Returns the outcome of an interrupted run.

@@ -3,8 +3,8 @@
 use super::BatchCommand;
 use super::context::BatchContext;
 use super::runner::TICK_INTERVAL;
-use penstock_dialect::background_response::{PendingResponseState, ResponseFailure};
-use penstock_storage::batches::{BatchRecord, CancellationRequest};
+use penstock_dialect::background_response::{BackgroundResponseState, ResponseFailure};
+use penstock_storage::batches::{BatchRecord, EndRequest};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ const KEY_REVOKED: &str = "The API key of this response was revoked or has expir
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// The response ends in this state.
-    Ended(PendingResponseState<'static>),
+    Ended(BackgroundResponseState<'static>),
     /// Another gateway of the fleet has taken the claim.
     ClaimLost,
     /// Interruption because the gateway stops.
@@ -24,7 +24,7 @@ pub(super) enum Interruption {
 }
 
 /// Watch over one background response for reasons to interrupt it.
-pub(super) struct ResponseWatch {
+pub(super) struct InterruptionWatch {
     app: Arc<BatchContext>,
     key: String,
     expires: u64,
@@ -34,7 +34,7 @@ pub(super) struct ResponseWatch {
     waiters: Vec<oneshot::Sender<Arc<BatchRecord>>>,
 }
 
-impl ResponseWatch {
+impl InterruptionWatch {
     pub(super) fn new(
         app: &Arc<BatchContext>,
         record: &BatchRecord,
@@ -63,7 +63,7 @@ impl ResponseWatch {
                 }
                 () = sleep(TICK_INTERVAL) => {
                     if let Some(failure) = self.check() {
-                        return Interruption::Ended(PendingResponseState::Failed(failure));
+                        return Interruption::Ended(BackgroundResponseState::Failed(failure));
                     }
                 }
             }
@@ -85,10 +85,10 @@ impl ResponseWatch {
         match command {
             BatchCommand::Cancel(waiter) => {
                 self.waiters.push(waiter);
-                Some(Interruption::Ended(PendingResponseState::Cancelled))
+                Some(Interruption::Ended(BackgroundResponseState::Cancelled))
             }
-            BatchCommand::End(CancellationRequest::Cancelled) => {
-                Some(Interruption::Ended(PendingResponseState::Cancelled))
+            BatchCommand::End(EndRequest::Cancelled) => {
+                Some(Interruption::Ended(BackgroundResponseState::Cancelled))
             }
             BatchCommand::ClaimLost => Some(Interruption::ClaimLost),
             // A response has no input file and no slices. It may be registered before its claim exists.

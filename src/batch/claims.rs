@@ -12,7 +12,7 @@ use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use parking_lot::Mutex;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchStore, CancellationRequest, ClaimState, UnfinishedEntry,
+    BatchClaim, BatchRecord, BatchStore, ClaimState, EndRequest, UnfinishedEntry,
 };
 use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
@@ -41,7 +41,7 @@ pub(super) struct ClaimedBatch {
     pub(super) record: BatchRecord,
     pub(super) held: HeldClaim,
     /// Request to end the batch that was made before; then no line may start.
-    pub(super) end: Option<CancellationRequest>,
+    pub(super) end: Option<EndRequest>,
 }
 
 /// Relation of a claim to the former holder of the batch.
@@ -100,17 +100,17 @@ fn takeover(
     let is_owner = || owner_of(id, live.iter().copied()) == Some(own);
     match claim {
         None => is_owner().then_some(Takeover::Orderly),
-        Some(BatchClaim { state: ClaimState::Released, strand, .. }) => {
+        Some(BatchClaim { state: ClaimState::Released, incarnation, .. }) => {
             // A member that released a claim is about to stop, so it does not take the claim again unless it is the
             // only member.
-            let others = live.iter().copied().filter(|member| member != strand);
-            let owner = owner_of(id, others).unwrap_or(*strand);
+            let others = live.iter().copied().filter(|member| member != incarnation);
+            let owner = owner_of(id, others).unwrap_or(*incarnation);
             (owner == own).then_some(Takeover::Orderly)
         }
         // The claim is of the previous process of this member, which has ended.
-        Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
-        Some(claim) if claim.strand == own => Some(Takeover::Forced),
-        Some(claim) if live.contains(&claim.strand) => None,
+        Some(claim) if claim.incarnation == own && is_start => Some(Takeover::Orderly),
+        Some(claim) if claim.incarnation == own => Some(Takeover::Forced),
+        Some(claim) if live.contains(&claim.incarnation) => None,
         Some(_) => is_owner().then_some(Takeover::Forced),
     }
 }
@@ -124,7 +124,7 @@ impl BatchManager {
 
     /// Starts the task that claims batches, and that follows the claims and end requests of running batches until the
     /// gateway stops.
-    pub(super) fn start_claims(context: &Arc<BatchContext>) {
+    pub(super) fn start_claim_task(context: &Arc<BatchContext>) {
         let context = context.clone();
         let mut stop = context.batches.stop_signal();
         tokio::spawn(async move {
@@ -300,8 +300,8 @@ mod tests {
 
     const LIVE: [u32; 3] = [3, 5, 8];
 
-    fn claim(strand: u32, state: ClaimState) -> BatchClaim {
-        BatchClaim { strand, number: 4, commits: 2, state }
+    fn claim(incarnation: u32, state: ClaimState) -> BatchClaim {
+        BatchClaim { incarnation, number: 4, commits: 2, state }
     }
 
     fn takers(id: &str, claim: Option<&BatchClaim>, live: &[u32]) -> Vec<u32> {
@@ -325,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_batch_stays_with_its_live_holder() {
-        for strand in LIVE {
-            let held = claim(strand, ClaimState::Held);
-            let others = LIVE.iter().filter(|own| **own != strand);
+        for incarnation in LIVE {
+            let held = claim(incarnation, ClaimState::Held);
+            let others = LIVE.iter().filter(|own| **own != incarnation);
             for own in others {
                 assert_eq!(takeover("batch_1", Some(&held), &LIVE, *own, true), None);
             }
@@ -340,11 +340,11 @@ mod tests {
 
     #[test]
     fn a_released_batch_goes_to_another_member_if_there_is_one() {
-        for strand in LIVE {
-            let released = claim(strand, ClaimState::Released);
+        for incarnation in LIVE {
+            let released = claim(incarnation, ClaimState::Released);
             let taken = takers("batch_1", Some(&released), &LIVE);
-            assert!(taken.len() == 1 && taken != [strand], "{taken:?}");
-            assert_eq!(takers("batch_1", Some(&released), &[strand]), [strand]);
+            assert!(taken.len() == 1 && taken != [incarnation], "{taken:?}");
+            assert_eq!(takers("batch_1", Some(&released), &[incarnation]), [incarnation]);
         }
     }
 

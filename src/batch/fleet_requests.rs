@@ -6,7 +6,7 @@ use super::uncertain_insert::FailedInsert;
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
 use penstock_core::ApiError;
-use penstock_storage::batches::{BatchRecord, CancellationRequest, FleetInsertOutcome};
+use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertOutcome};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreTable, Transaction};
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ impl BatchManager {
     pub(super) async fn request_end(
         &self,
         id: &str,
-        request: CancellationRequest,
+        request: EndRequest,
     ) -> Result<Option<BatchRecord>, ApiError> {
         let (store, batch) = (self.store.clone(), id.to_owned());
         run_blocking(move || Ok(store.request_end(&batch, request)?)).await?;
@@ -81,7 +81,7 @@ impl BatchManager {
     /// Returns a refusal if a batch does not end in time or the store cannot be used.
     pub(super) async fn end_batches_of_input_in_fleet(&self, file: &str) -> Result<(), ApiError> {
         for id in self.request_end_by_input(file).await? {
-            let record = self.request_end(&id, CancellationRequest::InputDeleted).await?;
+            let record = self.request_end(&id, EndRequest::InputDeleted).await?;
             if record.is_some_and(|record| !record.state.is_final()) {
                 return Err(batches_not_writable());
             }
@@ -97,7 +97,7 @@ impl BatchManager {
             let users = open.into_iter().filter(|record| record.input == file).map(|record| record.id);
             let users: Vec<String> = users.collect();
             for id in &users {
-                store.request_end(id, CancellationRequest::InputDeleted)?;
+                store.request_end(id, EndRequest::InputDeleted)?;
             }
             Ok(users)
         };

@@ -45,7 +45,7 @@ mod slicing;
 mod stats;
 mod uncertain_insert;
 
-pub use background::{NewResponse, ResponseWatcher};
+pub use background::{NewBackgroundResponse, ResponseWatcher};
 pub use context::{
     AnswerIdentity, BatchContext, LineClass, LineDisposition, LineExecutor, LineRequest, LineResponse,
 };
@@ -57,7 +57,7 @@ use claims::{ClaimCheckState, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
-use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, CancellationRequest, is_slice_id};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
 use retry_queue::RetryLoad;
 use runner::RunnableBatch;
@@ -86,7 +86,7 @@ enum BatchCommand {
     /// Deletion of the input file.
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
     /// Request of another gateway of the fleet.
-    End(CancellationRequest),
+    End(EndRequest),
     /// Loss of the claim: another gateway has taken it.
     ClaimLost,
     /// Claim that does not exist any more: the last commit of the batch, by this or another gateway, has removed it. A
@@ -175,7 +175,7 @@ impl BatchManager {
         Self::start_threads(context)?;
         Self::resume(context).await?;
         if context.batches.fleet.is_shared() {
-            Self::start_claims(context);
+            Self::start_claim_task(context);
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl BatchManager {
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.
-    fn set_suspended(&self, id: &str, parked: bool) {
+    fn set_parked(&self, id: &str, parked: bool) {
         if let Some(running) = self.running.lock().get_mut(id)
             && running.parked != parked
         {

@@ -21,7 +21,7 @@ use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
 use penstock_storage::StoreHealth;
-use penstock_storage::batches::{BatchRecord, BatchSlice, CancellationRequest};
+use penstock_storage::batches::{BatchRecord, BatchSlice, EndRequest};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -288,11 +288,11 @@ impl BatchRunner {
             self.prefetched = PrefetchedLines::default();
             self.retries.clear();
             self.is_draining = false;
-            self.app.batches.set_suspended(&self.record.id, true);
+            self.app.batches.set_parked(&self.record.id, true);
         } else if !waits {
             let has_retries_only =
                 self.is_draining && self.has_no_permits() && self.prefetched.lines.is_empty();
-            self.app.batches.set_suspended(&self.record.id, has_retries_only);
+            self.app.batches.set_parked(&self.record.id, has_retries_only);
         }
     }
 
@@ -370,13 +370,13 @@ impl BatchRunner {
     }
 }
 
-const fn end_reason(request: CancellationRequest) -> EndReason {
+const fn end_reason(request: EndRequest) -> EndReason {
     match request {
-        CancellationRequest::Cancelled => EndReason::Cancelled,
-        CancellationRequest::InputDeleted => EndReason::InputDeleted,
-        CancellationRequest::InvalidInput => EndReason::InvalidInput,
-        CancellationRequest::OutputDamaged => EndReason::OutputDamaged,
-        CancellationRequest::Expired => EndReason::Expired,
-        CancellationRequest::KeyRevoked => EndReason::KeyRevoked,
+        EndRequest::Cancelled => EndReason::Cancelled,
+        EndRequest::InputDeleted => EndReason::InputDeleted,
+        EndRequest::InvalidInput => EndReason::InvalidInput,
+        EndRequest::OutputDamaged => EndReason::OutputDamaged,
+        EndRequest::Expired => EndReason::Expired,
+        EndRequest::KeyRevoked => EndReason::KeyRevoked,
     }
 }

@@ -9,8 +9,8 @@ use super::retry_queue::RetryLoad;
 use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, CancellationRequest,
-    ClaimState, UnfinishedSlices, is_slice_id, parent_batch_id,
+    BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, ClaimState, EndRequest,
+    UnfinishedSlices, is_slice_id, parent_batch_id,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl BatchManager {
     }
 
     /// Ends the slices of a batch that run in this process.
-    pub(super) fn end_local_slices(&self, batch: &str, request: CancellationRequest) {
+    pub(super) fn end_local_slices(&self, batch: &str, request: EndRequest) {
         let running = self.running.lock();
         for (_, slice) in running.iter().filter(|(id, _)| is_slice_of(id, batch)) {
             slice.commands.send(BatchCommand::End(request)).ok();
@@ -88,7 +88,7 @@ impl BatchManager {
     pub(super) fn requested_ends_of_slices(
         &self,
         open: &[BatchRecord],
-    ) -> Result<Vec<(String, CancellationRequest)>, StoreError> {
+    ) -> Result<Vec<(String, EndRequest)>, StoreError> {
         let in_slices = open.iter().filter(|record| record.slices.is_some() || record.slice.is_some());
         let ids: Vec<String> = in_slices.map(|record| record.id.clone()).collect();
         if ids.is_empty() {
@@ -159,8 +159,10 @@ pub(super) fn takeover_for_any_member(
 ) -> Option<Takeover> {
     match claim {
         None | Some(BatchClaim { state: ClaimState::Released, .. }) => Some(Takeover::Orderly),
-        Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
-        Some(claim) if claim.strand == own || !live.contains(&claim.strand) => Some(Takeover::Forced),
+        Some(claim) if claim.incarnation == own && is_start => Some(Takeover::Orderly),
+        Some(claim) if claim.incarnation == own || !live.contains(&claim.incarnation) => {
+            Some(Takeover::Forced)
+        }
         Some(_) => None,
     }
 }
@@ -190,8 +192,8 @@ mod tests {
     #[test]
     fn a_slice_is_taken_from_a_dead_or_stopped_member_only() {
         let live = [3, 5];
-        let claim = |strand, state| BatchClaim { strand, number: 1, commits: 0, state };
-        let held = |strand| claim(strand, ClaimState::Held);
+        let claim = |incarnation, state| BatchClaim { incarnation, number: 1, commits: 0, state };
+        let held = |incarnation| claim(incarnation, ClaimState::Held);
         assert_eq!(takeover_for_any_member(None, &live, 3, false), Some(Takeover::Orderly));
         assert_eq!(takeover_for_any_member(Some(&held(5)), &live, 3, true), None);
         assert_eq!(takeover_for_any_member(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));

@@ -14,8 +14,8 @@ use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchSlice, BatchUsage, CancellationRequest, SliceEnd, SliceProgress,
-    SliceResultRecord, parent_batch_id,
+    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEnd, SliceProgress,
+    parent_batch_id,
 };
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
@@ -127,7 +127,7 @@ impl BatchRunner {
         }
     }
 
-    fn queue_segment(&mut self, segment: &SliceResultRecord, contents: &[u8]) {
+    fn queue_segment(&mut self, segment: &ResultSegment, contents: &[u8]) {
         let mut usage = Some(token_usage(&segment.usage));
         for ((index, succeeded), line) in
             segment.lines.iter().zip(contents.split_inclusive(|byte| *byte == b'\n'))
@@ -234,8 +234,8 @@ impl SliceReadJob {
             store.slice_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
         if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
             let fleet = &context.batches.fleet;
-            let (alive, strand) = (fleet.fence(), fleet.member_number());
-            let member = (strand, alive.as_ref());
+            let (alive, incarnation) = (fleet.fence(), fleet.member_number());
+            let member = (incarnation, alive.as_ref());
             store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }
         let is_damaged = self.end == Some(EndReason::OutputDamaged);
@@ -254,7 +254,7 @@ impl SliceReadJob {
     fn limit_segments(
         &self,
         context: &BatchContext,
-        segments: Vec<SliceResultRecord>,
+        segments: Vec<ResultSegment>,
     ) -> std::result::Result<(Vec<StoredSliceResult>, bool), StoreError> {
         let ids: Vec<String> = segments.iter().map(|segment| segment.file.clone()).collect();
         let files = context.files.record_store().get_many(&ids)?;
@@ -275,14 +275,14 @@ fn io_error(error: StoreError) -> Error {
     Error::other(error.to_string())
 }
 
-const fn end_request(why: EndReason) -> CancellationRequest {
+const fn end_request(why: EndReason) -> EndRequest {
     match why {
-        EndReason::Cancelled => CancellationRequest::Cancelled,
-        EndReason::InputDeleted => CancellationRequest::InputDeleted,
-        EndReason::InvalidInput => CancellationRequest::InvalidInput,
-        EndReason::OutputDamaged => CancellationRequest::OutputDamaged,
-        EndReason::Expired => CancellationRequest::Expired,
-        EndReason::KeyRevoked => CancellationRequest::KeyRevoked,
+        EndReason::Cancelled => EndRequest::Cancelled,
+        EndReason::InputDeleted => EndRequest::InputDeleted,
+        EndReason::InvalidInput => EndRequest::InvalidInput,
+        EndReason::OutputDamaged => EndRequest::OutputDamaged,
+        EndReason::Expired => EndRequest::Expired,
+        EndReason::KeyRevoked => EndRequest::KeyRevoked,
     }
 }
 

@@ -5,7 +5,7 @@ use super::commit::{LineOutcome, ResultGroup};
 use crate::storage::files::{FileManager, FileOwner};
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
-use penstock_storage::batches::{BatchSlice, BatchUsage, SliceEnd, SliceResultRecord};
+use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEnd};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::RowWrite;
 use std::io::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Segment and the record of its file.
 pub(super) struct StoredSliceResult {
-    pub(super) segment: SliceResultRecord,
+    pub(super) segment: ResultSegment,
     /// Record of the file; `None` if it does not exist any more.
     pub(super) file: Option<FileRecord>,
 }
@@ -63,7 +63,7 @@ pub(super) fn write_segment(
     }
     let written = written?;
     let lines = group.lines.iter().map(|line| (slice.first_line + line.index, line.succeeded)).collect();
-    let segment = SliceResultRecord { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
+    let segment = ResultSegment { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
     let lines = u32::try_from(group.lines.len()).unwrap_or(u32::MAX);
     Ok(Some(StoredSliceResult { segment, file: Some(FileRecord { lines, ..written }) }))
 }

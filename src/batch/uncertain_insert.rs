@@ -5,7 +5,7 @@ use super::context::BatchContext;
 use super::runner::RunnableBatch;
 use super::{BatchChannels, BatchCommand, BatchManager};
 use penstock_storage::StoreError;
-use penstock_storage::batches::{BatchRecord, CancellationRequest};
+use penstock_storage::batches::{BatchRecord, EndRequest};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -92,7 +92,7 @@ impl BatchManager {
 
     /// Requests the cancellation of a batch that no client knows; returns false if the store fails.
     async fn request_uncertain_end(&self, id: &str) -> bool {
-        let request = CancellationRequest::Cancelled;
+        let request = EndRequest::Cancelled;
         if let Some(running) = self.running.lock().get(id) {
             running.commands.send(BatchCommand::End(request)).ok();
             return true;

@@ -23,7 +23,7 @@ pub(super) fn void_other_chains(store: &LedgerStore, clock: ProcessClock) -> Res
     }
     for (chain, tip) in store.chains().map_err(to_message)? {
         if chain != store.chain() && has_open(&tip) {
-            let other = store.open_unwritten_chain(chain).map_err(to_message)?;
+            let other = store.open_inactive_chain(chain).map_err(to_message)?;
             void_open(Arc::new(other), clock)?;
         }
     }
@@ -43,7 +43,7 @@ impl Ledger {
             if chain == own.chain() || !has_open(&tip) {
                 continue;
             }
-            let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.strand());
+            let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.incarnation());
             let Some(claim) = claim.map_err(to_message)? else { continue };
             let ended = void_open(Arc::new(self.store.open_claimed_chain(claim)), self.clock);
             // The claim is released after a failure too: the process that claims the chain next voids the remaining

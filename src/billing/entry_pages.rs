@@ -2,7 +2,7 @@
 
 use super::entry_merge::EntryMerge;
 use super::report::{ReportError, find_entry};
-use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_core::entry_number::{chain_base, chain_of};
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 
 /// Approximate page size in bytes.
@@ -45,11 +45,11 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
     let chains = store.chains()?;
     let [number] = position else {
         let given = |chain: u32| position.iter().copied().filter(|number| chain_of(*number) == chain).max();
-        let start = |(chain, _): (u32, LedgerTip)| given(chain).unwrap_or_else(|| chain_start(chain));
+        let start = |(chain, _): (u32, LedgerTip)| given(chain).unwrap_or_else(|| chain_base(chain));
         return Ok(chains.into_iter().map(start).collect());
     };
     if *number == 0 || chains.len() < 2 {
-        let start = |(chain, _): (u32, LedgerTip)| chain_start(chain).max(*number);
+        let start = |(chain, _): (u32, LedgerTip)| chain_base(chain).max(*number);
         return Ok(chains.into_iter().map(start).collect());
     }
     // An unknown entry number counts as a position after all entries.
@@ -71,7 +71,7 @@ pub(super) fn last_until(
     tip: u64,
     until: (u64, u64),
 ) -> Result<u64, ReportError> {
-    let (mut low, mut high) = (chain_start(chain), tip);
+    let (mut low, mut high) = (chain_base(chain), tip);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match find_entry(store, middle)? {

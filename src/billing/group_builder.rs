@@ -77,7 +77,7 @@ impl GroupBuilder {
     }
 
     /// Takes the amounts that the group spends from the leases of this process, and the amounts that it adds to pools.
-    pub(super) fn pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
+    pub(super) fn take_pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
         std::mem::take(&mut self.pools).into_amounts()
     }
 

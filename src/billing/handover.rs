@@ -71,7 +71,7 @@ impl InheritedHolds {
 /// ends them.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
-        self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
+        self.0.drain().for_each(|(_, hold)| hold.disarm());
     }
 }
 

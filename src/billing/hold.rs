@@ -72,7 +72,7 @@ impl Hold {
     }
 
     /// Ends the hold without an entry, and without releasing its amount, because another process ends the reservation.
-    pub(super) fn release_unrecorded(mut self) {
+    pub(super) fn disarm(mut self) {
         self.ended = true;
     }
 

@@ -10,7 +10,7 @@ use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
 use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{PriceClass, RollupDimensions, UsageDay, UsageOutcome, UsageRange, UsageSums};
+use penstock_usage::{DayNumber, PriceClass, RollupDimensions, UsageOutcome, UsageRange, UsageSums};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::borrow::Borrow;
@@ -209,7 +209,7 @@ pub fn read_invoice_figures(
             return Ok(());
         }
         figures.add(cell, sums, terms.read_invoice_terms(store, &cell.terms)?);
-        let day = UsageDay::of_hour(cell.hour);
+        let day = DayNumber::of_hour(cell.hour);
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok(())
     })?;

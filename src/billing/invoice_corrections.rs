@@ -5,11 +5,11 @@ use super::invoice::{InvoiceSums, InvoiceUnit, TermsCache, invoice_sums_with_car
 use super::invoice_prices::prices_of_class;
 use super::ledger_export::chain_starts_in_month;
 use super::report::{ReportError, find_entry};
-use super::rollups::query::{DayReader, for_each_rollup};
+use super::rollups::query::{DayReader, for_each_hour_rollup};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{PriceClass, UsageDay, UsageHour, UsageOutcome, UsageSums, terms_location};
+use penstock_usage::{DayNumber, HourNumber, PriceClass, UsageOutcome, UsageSums, terms_location};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -43,11 +43,11 @@ pub struct CorrectionLine {
 pub fn read_corrections(
     store: &LedgerStore,
     account: &str,
-    days: (UsageDay, UsageDay),
+    days: (DayNumber, DayNumber),
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let mut corrected = BTreeSet::new();
     DayReader::open(store)?.for_each(account, days, |cell, _| {
-        let day = UsageDay::of_hour(cell.hour);
+        let day = DayNumber::of_hour(cell.hour);
         corrected.extend((cell.outcome == UsageOutcome::Corrected).then_some(day));
         Ok::<_, ReportError>(())
     })?;
@@ -61,7 +61,7 @@ pub fn read_corrections(
 pub(super) fn corrections_of_days(
     store: &LedgerStore,
     account: &str,
-    days: &BTreeSet<UsageDay>,
+    days: &BTreeSet<DayNumber>,
     terms: &mut TermsCache,
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let mut found = Vec::new();
@@ -77,10 +77,10 @@ pub(super) fn corrections_of_days(
 fn corrected_hours(
     store: &LedgerStore,
     account: &str,
-    day: UsageDay,
-) -> Result<BTreeSet<UsageHour>, ReportError> {
+    day: DayNumber,
+) -> Result<BTreeSet<HourNumber>, ReportError> {
     let mut hours = BTreeSet::new();
-    for_each_rollup(store, account, (day.first_hour(), day.next().first_hour()), |cell, _| {
+    for_each_hour_rollup(store, account, (day.first_hour(), day.next().first_hour()), |cell, _| {
         hours.extend((cell.outcome == UsageOutcome::Corrected).then_some(cell.hour));
         Ok::<_, ReportError>(())
     })?;
@@ -91,7 +91,7 @@ fn corrected_hours(
 fn corrections_in_hour(
     store: &LedgerStore,
     account: &str,
-    hour: UsageHour,
+    hour: HourNumber,
     terms: &mut TermsCache,
 ) -> Result<Vec<CorrectionLine>, ReportError> {
     let (start, end) = (hour.start(), hour.start().saturating_add(HOUR_SECONDS));

@@ -63,7 +63,7 @@ fn halved(price: &str) -> String {
 mod tests {
     use super::*;
     use penstock_ledger::StatementSums;
-    use penstock_usage::{UsageHour, UsageOutcome};
+    use penstock_usage::{HourNumber, UsageOutcome};
 
     fn class(
         price: PriceClass,
@@ -73,7 +73,7 @@ mod tests {
         let name = || "".into();
         let (account, key, model, provider, location, terms) =
             (name(), name(), name(), name(), name(), name());
-        let (hour, outcome) = (UsageHour(1), UsageOutcome::Charged);
+        let (hour, outcome) = (HourNumber(1), UsageOutcome::Charged);
         let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome, price };
         let billed = StatementSums { requests, credits, energy, ..StatementSums::default() };
         price_class(&cell, &UsageSums { billed, batch_requests: batch, ..UsageSums::default() })

@@ -27,7 +27,7 @@ use super::Ledger;
 use crate::auth::limited_owner::LeasedBudget;
 use crate::fleet::FleetMember;
 use crate::time::clock::ProcessClock;
-use contention::PoolClaim;
+use contention::PoolTurn;
 use parking_lot::Mutex;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
@@ -238,7 +238,7 @@ impl Leases {
 
     /// Returns the number of draws that requests have waited for since the start.
     #[must_use]
-    pub fn waiting_draw_count(&self) -> u64 {
+    pub fn total_request_draws(&self) -> u64 {
         self.dry_draws.load(Ordering::Relaxed)
     }
 }
@@ -290,11 +290,11 @@ impl Ledger {
             state.observe_second(balance.total());
             let is_fresh = std::mem::take(&mut state.is_fresh);
             let available = balance.available();
-            let change = match leases.pool_claim(pool, state.is_wanted()) {
+            let change = match leases.pool_turn(pool, state.is_wanted()) {
                 _ if balance.is_recalled() => lease_change(available.max(0), 0),
-                PoolClaim::Peer if state.is_wanted() => lease_change(available.max(0), 0),
-                PoolClaim::Peer => contended_lease_change(available, state.second),
-                PoolClaim::Free | PoolClaim::Own => lease_change(
+                PoolTurn::Peer if state.is_wanted() => lease_change(available.max(0), 0),
+                PoolTurn::Peer => contended_lease_change(available, state.second),
+                PoolTurn::Free | PoolTurn::Own => lease_change(
                     available,
                     state.target_amount(leases.advance_seconds).max(state.refused_amount()),
                 ),

@@ -7,7 +7,7 @@ use super::entry_merge::EntryMerge;
 use super::entry_pages::last_until;
 use super::report::{ReportError, find_entry, parse_entry};
 use penstock_core::calendar::UtcMonth;
-use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_core::entry_number::{chain_base, chain_of};
 use penstock_ledger::split_lines;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::UsageRange;
@@ -121,7 +121,7 @@ impl ExportPosition {
         }
         let month = UtcMonth::from_unix(period.start).to_string();
         let position = |(chain, tip): &(u32, LedgerTip)| -> Result<ChainPosition, ReportError> {
-            let (chain, ends) = (*chain, (chain_start(*chain), tip.seq));
+            let (chain, ends) = (*chain, (chain_base(*chain), tip.seq));
             let start = start_in_chain(store, &month, ends, (period.start, 0))?;
             let given = after.iter().copied().filter(|number| chain_of(*number) == chain).max();
             let read = match (until, given) {
@@ -164,7 +164,7 @@ pub(super) fn chain_starts_in_month(
 ) -> Result<Vec<u64>, ReportError> {
     let month = month.to_string();
     let start =
-        |(chain, tip): (u32, LedgerTip)| start_in_chain(store, &month, (chain_start(chain), tip.seq), first);
+        |(chain, tip): (u32, LedgerTip)| start_in_chain(store, &month, (chain_base(chain), tip.seq), first);
     store.chains()?.into_iter().map(start).collect()
 }
 

@@ -61,7 +61,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<RebuiltLe
     SharedFleet::new(store.clone()).remove_fleet_rows()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {
-        entries += write_chain(&ledger.open_unwritten_chain(*chain)?, months, &mut terms)?;
+        entries += write_chain(&ledger.open_inactive_chain(*chain)?, months, &mut terms)?;
     }
     super::rollups::rebuild::rebuild(&ledger)?;
     incomplete.iter().try_for_each(IncompleteEnd::remove)?;

@@ -4,7 +4,7 @@
 
 use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
-use super::journal::replay::{OpenedJournal, log_replay, retain_valid_actions};
+use super::journal::replay::{OpenedJournal, record_replay, retain_valid_actions};
 use super::journal::start::{open_member_journal, start_threads};
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
@@ -16,7 +16,7 @@ use crate::telemetry::log;
 use crate::time::clock::ProcessClock;
 use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
-use penstock_core::entry_number::{chain_start, sequence_of};
+use penstock_core::entry_number::{chain_base, sequence_of};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, split_lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, LedgerStore, LedgerTip};
@@ -105,7 +105,7 @@ impl Ledger {
         if !taken_over {
             push_voids(&queue, &left_open, clock);
         }
-        let charges = journal.as_ref().map(|opened| log_replay(&opened.state, &replayed));
+        let charges = journal.as_ref().map(|opened| record_replay(&opened.state, &replayed));
         let start = WriterStart { tip, balances, open, journaled: None };
         let threads = start_threads(&store, &queue, start, journal, replayed)?;
         let theirs = if taken_over { left_open } else { OpenReserves::default() };
@@ -209,7 +209,7 @@ pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, Sto
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::at_chain_start(store.chain());
     // At least the last block is read, to check that it ends at the tip.
-    store.for_each_block(tip.first_open.min(tip.seq).max(chain_start(store.chain()) + 1) - 1, |block| {
+    store.for_each_block(tip.first_open.min(tip.seq).max(chain_base(store.chain()) + 1) - 1, |block| {
         for line in split_lines(&block.text) {
             let (entry, chain) =
                 HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;

@@ -2,7 +2,7 @@
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, encode_segment};
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
@@ -74,7 +74,7 @@ enum AccountsCommand {
 
 /// Runs the command.
 pub fn run(accounts: AccountsArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&admin_target(&accounts.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&gateway_access(&accounts.reached.source()?)?)?;
     match accounts.command {
         AccountsCommand::Create { id, name, limits } => {
             let mut body = body_members(name, &limits);

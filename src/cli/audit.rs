@@ -2,7 +2,7 @@
 
 use super::ConfigArgs;
 use super::backend::AdminBackend;
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::print_stdout;
 use super::status::table_cell;
@@ -28,7 +28,7 @@ pub struct AuditArgs {
 
 /// Runs the command.
 pub fn run(audit: &AuditArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&admin_target(&audit.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&gateway_access(&audit.reached.source()?)?)?;
     if audit.verify {
         let found = backend.send(&Method::GET, "/admin/audit/verify", &[], None)?;
         if found.get("good") == Some(&Value::Bool(true)) {

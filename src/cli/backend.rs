@@ -6,7 +6,7 @@ use super::output::print_stderr;
 use super::{configuration, drop_privileges};
 use crate::admin::request::AdminRequest;
 use crate::admin::routes::{self, RouteHandler};
-use crate::config::{AdminTarget, Diagnostics};
+use crate::config::{Diagnostics, GatewayAccess};
 use crate::storage::stores::Stores;
 use http::Method;
 use penstock_core::percent;
@@ -26,7 +26,7 @@ impl AdminBackend {
     ///
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
-    pub fn connect(reach: &AdminTarget) -> Result<Self, String> {
+    pub fn connect(reach: &GatewayAccess) -> Result<Self, String> {
         match AdminClient::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
@@ -97,7 +97,7 @@ impl AdminBackend {
     }
 }
 
-fn open_stores(reach: &AdminTarget) -> Result<Stores, String> {
+fn open_stores(reach: &GatewayAccess) -> Result<Stores, String> {
     match &reach.storage {
         Ok(storage) => {
             drop_privileges::become_folder_owner(&storage.path)?;

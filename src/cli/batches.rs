@@ -2,7 +2,7 @@
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, encode_segment};
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
 use super::status::{print_json, table_cell};
@@ -52,7 +52,7 @@ enum BatchesCommand {
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.
 pub fn run(batches: BatchesArgs) -> Result<(), String> {
-    let backend = AdminBackend::connect(&admin_target(&batches.reached.source()?)?)?;
+    let backend = AdminBackend::connect(&gateway_access(&batches.reached.source()?)?)?;
     match batches.command {
         BatchesCommand::List { account, state, output } => {
             let account = account.as_deref().map(|account| ("account", account));

@@ -2,7 +2,7 @@
 
 use super::configuration::format_config_mistakes;
 use crate::admin::ACTOR_HEADER;
-use crate::config::{AdminTarget, ConfigSource};
+use crate::config::{ConfigSource, GatewayAccess};
 use crate::storage::stores::ADMIN_TOKEN_FILE;
 use serde_json::Value;
 use std::io::ErrorKind;
@@ -48,9 +48,9 @@ impl From<AdminClientError> for String {
 ///
 /// # Errors
 /// Returns the mistakes in the configuration.
-pub fn admin_target(source: &ConfigSource) -> Result<AdminTarget, String> {
+pub fn gateway_access(source: &ConfigSource) -> Result<GatewayAccess, String> {
     source
-        .admin_target()
+        .gateway_access()
         .map_err(|report| format_config_mistakes(&report, "the address of the gateway is unknown"))
 }
 
@@ -59,7 +59,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if no gateway listens, or if the token cannot be read.
-    pub fn new(reach: &AdminTarget) -> Result<Self, AdminClientError> {
+    pub fn new(reach: &GatewayAccess) -> Result<Self, AdminClientError> {
         let address = connectable_address(reach.admin);
         // A stopped gateway may leave an old token or none. Therefore the connection is tried first: otherwise the
         // error would be about the token.

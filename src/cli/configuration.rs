@@ -2,7 +2,7 @@
 
 use super::output::{print_stderr, print_stdout};
 use super::{CommandError, MISCONFIGURED, drop_privileges, memory_estimate};
-use crate::admin::dangling_references::store_warnings;
+use crate::admin::dangling_references::unmatched_in_store;
 use crate::app::startup;
 use crate::config::{ConfigLoader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
 use crate::http::tls;
@@ -107,7 +107,7 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
         let Some(store) = store else { return Ok(Vec::new()) };
         let cards = settings.models.iter().map(|model| model.card()).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
-        store_warnings(&store, &catalog, now).map_err(|error| error.to_string())
+        unmatched_in_store(&store, &catalog, now).map_err(|error| error.to_string())
     });
     match found {
         Ok(found) => (found.iter().map(ToString::to_string).collect(), String::new()),

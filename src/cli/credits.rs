@@ -6,7 +6,7 @@ mod export;
 pub use backend::{LedgerBackend, ledger_storage_settings};
 
 use super::ConfigArgs;
-use super::client::{AdminClient, AdminClientError, admin_target};
+use super::client::{AdminClient, AdminClientError, gateway_access};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{print_json, response_rows, table_cell};
@@ -159,7 +159,7 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
 
 /// Verifies the ledger through the running gateway, or by reading its store. Writes only if `repair` is true.
 fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> Result<(), String> {
-    let reach = admin_target(&reached.source()?)?;
+    let reach = gateway_access(&reached.source()?)?;
     match AdminClient::new(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
         Ok(client) => {
@@ -192,7 +192,7 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
 /// # Errors
 /// Returns the failed checks.
 pub(super) fn check_replica_before_opening(reached: &ConfigArgs) -> Result<(), String> {
-    let reach = admin_target(&reached.source()?)?;
+    let reach = gateway_access(&reached.source()?)?;
     if !matches!(AdminClient::new(&reach), Err(AdminClientError::NotRunning(_))) {
         return Ok(());
     }
@@ -275,7 +275,7 @@ fn verification_errors(proof: &Value) -> Option<String> {
 }
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
-    let reach = admin_target(&reached.source()?)?;
+    let reach = gateway_access(&reached.source()?)?;
     if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }

@@ -2,7 +2,7 @@
 
 use super::ConfigArgs;
 use super::backend::{AdminBackend, unix_now};
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::limits::{LimitArgs, format_limits, format_warnings};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
@@ -134,7 +134,7 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(keys: KeysArgs) -> Result<(), String> {
-    let reach = admin_target(&keys.reached.source()?)?;
+    let reach = gateway_access(&keys.reached.source()?)?;
     let backend = AdminBackend::connect(&reach)?;
     match keys.command {
         KeysCommand::Create(create) => create_key(&backend, &create),

@@ -1,6 +1,6 @@
 //! Commands for a running gateway: models, providers, reload.
 
-use super::client::{AdminClient, admin_target};
+use super::client::{AdminClient, gateway_access};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
 use crate::config::ConfigSource;
@@ -45,7 +45,7 @@ pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), 
 
 /// `penstock reload`.
 pub fn request_reload(source: &ConfigSource) -> Result<(), String> {
-    let client = AdminClient::new(&admin_target(source)?);
+    let client = AdminClient::new(&gateway_access(source)?);
     let client = client.map_err(|failure| String::from(failure) + UNREACHABLE_ADVICE)?;
     let answer = client.send("POST", "/admin/reload", None)?;
     for warning in list(answer.get("warnings")).iter().filter_map(Value::as_str) {
@@ -93,7 +93,7 @@ fn changes_text(answer: &Value) -> String {
 }
 
 fn ask(source: &ConfigSource, method: &str, path: &str) -> Result<Value, String> {
-    let reach = admin_target(source)?;
+    let reach = gateway_access(source)?;
     Ok(AdminClient::new(&reach)?.send(method, path, None)?)
 }
 

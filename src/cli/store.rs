@@ -1,6 +1,6 @@
 //! `penstock store`: verification, export, import and repair of all stored data, while no gateway runs.
 
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::output::{print_stderr, print_stdout};
 use super::status::print_json;
 use super::{ConfigArgs, configuration, drop_privileges};
@@ -147,7 +147,7 @@ fn print_verdict(verdict: &backup::VerifyReport, aloud: bool) -> Result<(), Stri
 }
 
 fn store_location(reached: &ConfigArgs) -> Result<DataPaths, String> {
-    let reach = admin_target(&reached.source()?)?;
+    let reach = gateway_access(&reached.source()?)?;
     let storage = reach.storage.map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
         configuration::format_config_mistakes(&report, "the store cannot be opened")

@@ -1,7 +1,7 @@
 //! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::client::{AdminClient, AdminClientError, admin_target, connectable_address};
+use super::client::{AdminClient, AdminClientError, connectable_address, gateway_access};
 use super::configuration::{check, settings_summary};
 use super::table::format_table;
 use super::{Cli, run_cli};
@@ -189,7 +189,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     keys(&["create", "--name", "alice", "--expires", "1d", "--model", "m1"]).unwrap();
     keys(&["list"]).unwrap();
     let id = {
-        let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
+        let reach = gateway_access(&ConfigSource::File(path.clone())).unwrap();
         let vault = crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap();
         let all = crate::admin::keys::all_keys(&vault).unwrap();
         assert_eq!((all.len(), &all[0]["name"]), (1, &json!("alice")));
@@ -203,7 +203,7 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     let scope = keys(&["create", "--scope", "inference.chats"]).unwrap_err();
     assert!(scope.contains("inference.chats"), "{scope}");
     let held = {
-        let reach = admin_target(&ConfigSource::File(path.clone())).unwrap();
+        let reach = gateway_access(&ConfigSource::File(path.clone())).unwrap();
         crate::storage::stores::Stores::open(&reach.storage.unwrap()).unwrap()
     };
     let why = keys(&["list"]).unwrap_err();
@@ -238,7 +238,7 @@ fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, AdminClientError>,
     std::fs::create_dir(folder.path().join("data")).unwrap();
     std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
     let server = serve(listener);
-    let reach = admin_target(&ConfigSource::File(path)).unwrap();
+    let reach = gateway_access(&ConfigSource::File(path)).unwrap();
     let answer = AdminClient::new(&reach).and_then(|client| client.send("GET", "/admin/models", None));
     (answer, server.join().unwrap())
 }

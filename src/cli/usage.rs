@@ -1,7 +1,7 @@
 //! `penstock usage`: sums of requests, tokens, energy and money from the hourly rollups, and their rebuild.
 
 use super::ConfigArgs;
-use super::client::{AdminClient, admin_target};
+use super::client::{AdminClient, gateway_access};
 use super::credits::{LedgerBackend, check_replica_before_opening, ledger_storage_settings};
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
@@ -110,7 +110,7 @@ fn usage_table(answer: &Value, group_by: &str) -> Listing {
 }
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
-    let reach = admin_target(&reached.source()?)?;
+    let reach = gateway_access(&reached.source()?)?;
     if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }

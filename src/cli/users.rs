@@ -2,12 +2,12 @@
 
 use super::ConfigArgs;
 use super::backend::AdminBackend;
-use super::client::admin_target;
+use super::client::gateway_access;
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::password_prompt::read_password;
 use super::status::{response_rows, table_cell};
-use crate::config::AdminTarget;
+use crate::config::GatewayAccess;
 use crate::time::format::format_rfc3339;
 use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
@@ -99,7 +99,7 @@ impl UserArgs {
 
 /// Runs the command.
 pub fn run(users: &UsersArgs) -> Result<(), String> {
-    let reach = admin_target(&users.reached.source()?)?;
+    let reach = gateway_access(&users.reached.source()?)?;
     let backend = AdminBackend::connect(&reach)?;
     match &users.command {
         UsersCommand::Add(user) => {
@@ -129,7 +129,7 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
 }
 
 /// Invites a user, and prints the link.
-fn invite(user: &UserArgs, reach: &AdminTarget, backend: &AdminBackend) -> Result<(), String> {
+fn invite(user: &UserArgs, reach: &GatewayAccess, backend: &AdminBackend) -> Result<(), String> {
     let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
     let rows = response_rows(&known);
     let existing = rows.iter().find(|row| table_cell(row, "name") == user.name);
@@ -149,7 +149,7 @@ fn invite(user: &UserArgs, reach: &AdminTarget, backend: &AdminBackend) -> Resul
 ///
 /// # Errors
 /// Returns an error for the role account if the dashboard is off.
-fn invitation_site(role: &str, reach: &AdminTarget) -> Result<String, String> {
+fn invitation_site(role: &str, reach: &GatewayAccess) -> Result<String, String> {
     if role != RoleName::Account.name() {
         return Ok(format!("{}/console", reach.operators));
     }
@@ -175,11 +175,11 @@ mod tests {
     use super::*;
     use crate::config::ConfigSource;
 
-    fn reach(lines: &str) -> AdminTarget {
+    fn reach(lines: &str) -> GatewayAccess {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("penstock.toml");
         std::fs::write(&path, lines).unwrap();
-        ConfigSource::File(path).admin_target().unwrap()
+        ConfigSource::File(path).gateway_access().unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! types, values out of range. Invalid values are removed, so that the rest can still be checked.
 
 use super::diagnostic::Diagnostic;
-use super::scalar_check::{choice_list, placeholder_value, suggestion, to_stored_value, value_error};
+use super::scalar_check::{choice_list, decimal_as_text, placeholder_value, suggestion, value_error};
 use super::spanned_toml::{SpannedValue, Value};
 use super::suggest;
 use serde_json::Value as Json;
@@ -66,7 +66,7 @@ impl SchemaChecker<'_> {
                     self.report_invalid(&node, path, &why, &suggestion(path, schema));
                     None
                 }
-                None => Some(to_stored_value(node, format)),
+                None => Some(decimal_as_text(node, format)),
             },
         }
     }

@@ -85,7 +85,7 @@ fn resolve_document(
 /// Settings with which a command reaches a running gateway, or opens its store. The settings of providers are not
 /// resolved, since their secrets may not be available in the current shell.
 #[derive(Clone, Debug)]
-pub struct AdminTarget {
+pub struct GatewayAccess {
     /// Address of the admin listener.
     pub admin: SocketAddr,
     /// Base URL of the operators' console.
@@ -107,12 +107,12 @@ impl ConfigSource {
     ///
     /// # Errors
     /// Returns the mistakes if the configuration cannot be read or the address of the admin listener is invalid.
-    pub fn admin_target(&self) -> Result<AdminTarget, Diagnostics> {
+    pub fn gateway_access(&self) -> Result<GatewayAccess, Diagnostics> {
         let mut report = Diagnostics::default();
         let Some(root) = self.read_document(&mut report) else { return Err(report) };
         let root = check_schema(root, &SCHEMA, &mut report.mistakes).root;
         let around = ResolveEnv { env: &|name| std::env::var(name).ok() };
-        resolve::resolve_admin_target(&root, around).map_err(|mistakes| {
+        resolve::resolve_gateway_access(&root, around).map_err(|mistakes| {
             report.mistakes.extend(mistakes);
             report
         })

@@ -21,7 +21,7 @@ mod units;
 
 pub use changes::{ConfigChange, ConfigDocument, diff_settings};
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use load::{AdminTarget, ConfigSource, DEMO_CONFIG, LoadedConfig, load_text};
+pub use load::{ConfigSource, DEMO_CONFIG, GatewayAccess, LoadedConfig, load_text};
 pub use parallel::ParallelValue;
 pub use read::describe_io_error;
 pub use resolve::ResolveEnv;

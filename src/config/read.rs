@@ -15,7 +15,7 @@ const MAX_FILES: usize = 1_000;
 
 /// Reads a file and all its included files as one tree.
 pub fn read_config(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
-    let mut reading = ConfigTable { mistakes, seen: Vec::new() };
+    let mut reading = ConfigReader { mistakes, seen: Vec::new() };
     reading.read_file(path, None)
 }
 
@@ -24,12 +24,12 @@ pub fn parse_text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Opt
     parse(&Arc::from(name), text, mistakes)
 }
 
-struct ConfigTable<'a> {
+struct ConfigReader<'a> {
     mistakes: &'a mut Vec<Diagnostic>,
     seen: Vec<PathBuf>,
 }
 
-impl ConfigTable<'_> {
+impl ConfigReader<'_> {
     fn read_file(&mut self, path: &Path, by: Option<&SpannedValue>) -> Option<SpannedValue> {
         let name: Arc<str> = path.to_string_lossy().into();
         let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());

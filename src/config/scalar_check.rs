@@ -143,7 +143,7 @@ pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value>
 
 /// Converts a valid value to the form in which it is deserialized: an exact decimal becomes the text of its digits, so
 /// that it is not read as a float.
-pub fn to_stored_value(node: SpannedValue, format: &str) -> SpannedValue {
+pub fn decimal_as_text(node: SpannedValue, format: &str) -> SpannedValue {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {
             SpannedValue { value: Value::Text(text), ..node }

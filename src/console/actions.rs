@@ -323,11 +323,11 @@ pub fn member_text(value: &Value, name: &str) -> String {
 }
 
 /// Returns the result of a completed action: a message, with the values of its placeholders.
-pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> ActionResult {
+pub fn message_result<const N: usize>(text: &'static str, values: [String; N]) -> ActionResult {
     ActionResult::Message(FlashMessage { text, values: values.into() })
 }
 
 /// Returns the result of an action that created a secret: a block that shows it, with a label.
-pub fn new_secret_blocks(answer: &Value, label: &'static str) -> ActionResult {
+pub fn secret_result(answer: &Value, label: &'static str) -> ActionResult {
     ActionResult::Blocks(vec![Block::Secret(label.into(), member_text(answer, "key"))])
 }

@@ -41,7 +41,7 @@ mod usage;
 pub use answer::{AnswerStream, ConsoleAnswer, RESPONSE_HEADERS};
 pub use file_download::max_send_time;
 
-use crate::proxy::PageRequestExecutor;
+use crate::proxy::PlaygroundRequestExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
@@ -101,7 +101,7 @@ pub struct Console {
     hashes: Semaphore,
     openid: OpenIdState,
     /// Executor of the playground's requests, and the permits for them; `None` if the site has no playground.
-    playground: Option<(PageRequestExecutor, Semaphore)>,
+    playground: Option<(PlaygroundRequestExecutor, Semaphore)>,
     /// Permits for downloads of files.
     downloads: DownloadPermits,
     /// Source of the live figures; `None` if the site has none.
@@ -114,7 +114,7 @@ impl Console {
     pub fn new(
         app: Arc<AppState>,
         site: &'static ConsoleSite,
-        executor: Option<PageRequestExecutor>,
+        executor: Option<PlaygroundRequestExecutor>,
     ) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
         Self {

@@ -11,7 +11,7 @@ use penstock_core::{ApiError, ErrorCode};
 /// # Errors
 /// Returns no error.
 pub async fn reference_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::reference_blocks(openapi::parsed_document(), page.console.site.root))
+    Ok(blocks::reference_blocks(openapi::cached_document(), page.console.site.root))
 }
 
 /// Returns the page of one operation.
@@ -19,7 +19,7 @@ pub async fn reference_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiErr
 /// # Errors
 /// Returns 404 if there is no such operation.
 pub async fn operation_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let found = blocks::operation_blocks(openapi::parsed_document(), &page.id, page.console.site.root);
+    let found = blocks::operation_blocks(openapi::cached_document(), &page.id, page.console.site.root);
     let (title, shown) = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     page.set_title(title);
     Ok(shown)
@@ -30,7 +30,7 @@ pub async fn operation_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiErr
 /// # Errors
 /// Returns 404 if there is no such schema.
 pub async fn schema_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let found = blocks::schema_blocks(openapi::parsed_document(), &page.id, page.console.site.root);
+    let found = blocks::schema_blocks(openapi::cached_document(), &page.id, page.console.site.root);
     let shown = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     page.set_title(Text::with_values("{0} {1}", ["Schema".into(), page.id.clone().into()]));
     Ok(shown)

@@ -15,17 +15,17 @@ const POOL_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// member may have, one per line. Only the process that holds the lock of the folder reads or writes the file.
 pub(super) struct IdentityFile {
     file: File,
-    previous: Option<PreviousStrand>,
+    previous: Option<PreviousIncarnation>,
 }
 
 /// Membership of the previous process of this folder.
-struct PreviousStrand {
+struct PreviousIncarnation {
     id: u32,
     /// Names that the member may have; none if the file is from a version that did not write names.
     names: Vec<String>,
 }
 
-impl PreviousStrand {
+impl PreviousIncarnation {
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let id = lines.next()?.trim().parse().ok()?;
@@ -49,13 +49,13 @@ impl IdentityFile {
             .map_err(failed)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
-        Ok(Self { file, previous: PreviousStrand::parse(&text) })
+        Ok(Self { file, previous: PreviousIncarnation::parse(&text) })
     }
 
     /// Writes the number and the possible names of this process's membership. Without them, the next process that uses
     /// the folder joins as a new member, and the other members evict this one.
-    pub(super) fn write_membership(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
-        let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
+    pub(super) fn write_membership(&mut self, incarnation: u32, names: &[String]) -> Result<(), String> {
+        let lines = std::iter::once(incarnation.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");
         let written = self
             .file
@@ -71,7 +71,7 @@ impl IdentityFile {
 pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Incarnation, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
     let adopted = match file.previous.take() {
-        Some(PreviousStrand { id, names }) => {
+        Some(PreviousIncarnation { id, names }) => {
             if !names.is_empty() {
                 // If this process ends between the two writes, the member has either the old or the new name.
                 let either: Vec<String> = names.iter().cloned().chain([name.to_owned()]).collect();
@@ -81,9 +81,9 @@ pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> 
         }
         None => None,
     };
-    let strand = adopted.map_or_else(|| fleet.join(name).map_err(failed), Ok)?;
-    file.write_membership(strand.id, &[name.to_owned()])?;
-    Ok(strand)
+    let incarnation = adopted.map_or_else(|| fleet.join(name).map_err(failed), Ok)?;
+    file.write_membership(incarnation.id, &[name.to_owned()])?;
+    Ok(incarnation)
 }
 
 /// Fills the pools from the balances, or waits until another member has filled them. If that member sends no heartbeat
@@ -94,13 +94,13 @@ pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration
     loop {
         match fleet.open_pools(own, abandoned_by).map_err(failed)? {
             PoolState::Ready => return Ok(()),
-            PoolState::Opening(strand) if strand == own => abandoned_by = Some(own),
-            PoolState::Opening(strand) => {
+            PoolState::Opening(incarnation) if incarnation == own => abandoned_by = Some(own),
+            PoolState::Opening(incarnation) => {
                 let peers = fleet.peers().map_err(|error| format!("The fleet cannot be joined: {error}."))?;
-                let is_gone = !peers.iter().any(|peer| peer.id == strand && peer.name.is_some());
+                let is_gone = !peers.iter().any(|peer| peer.id == incarnation && peer.name.is_some());
                 let dead = watch.observe(own, &peers, started.elapsed());
-                let is_dead = dead.iter().any(|peer| peer.id == strand);
-                abandoned_by = (is_gone || is_dead).then_some(strand);
+                let is_dead = dead.iter().any(|peer| peer.id == incarnation);
+                abandoned_by = (is_gone || is_dead).then_some(incarnation);
                 if abandoned_by.is_none() {
                     std::thread::sleep(POOL_CHECK_INTERVAL);
                 }

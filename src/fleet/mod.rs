@@ -46,7 +46,7 @@ struct SharedMember {
     settings: FleetSettings,
     /// Folder of the journal of the processes that use the storage folder, one after the other.
     journal: std::path::PathBuf,
-    strand: Mutex<Incarnation>,
+    incarnation: Mutex<Incarnation>,
     live: Mutex<Arc<[u32]>>,
     observed: Mutex<ObservedPeers>,
     term: Mutex<LeaseTerm>,
@@ -100,19 +100,19 @@ impl FleetMember {
         let start = Instant::now();
         let name = settings.name.clone().unwrap_or_else(join::process_name);
         let mut file = IdentityFile::open(identity)?;
-        let strand = join::join(&fleet, &mut file, &name)?;
-        join::wait_for_pools(&fleet, strand.id, settings.claim)?;
+        let incarnation = join::join(&fleet, &mut file, &name)?;
+        join::wait_for_pools(&fleet, incarnation.id, settings.claim)?;
         let mut term = LeaseTerm::new(settings.lease);
         term.renew(Duration::ZERO);
         let member = SharedMember {
             fleet,
             start,
-            id: strand.id,
+            id: incarnation.id,
             name,
             settings: settings.clone(),
             journal: identity.with_extension("journal"),
-            strand: Mutex::new(strand),
-            live: Mutex::new(Arc::from([strand.id])),
+            incarnation: Mutex::new(incarnation),
+            live: Mutex::new(Arc::from([incarnation.id])),
             observed: Mutex::new(ObservedPeers {
                 claims: PeerWatch::new(settings.claim),
                 leases: PeerWatch::new(settings.lease),
@@ -263,9 +263,9 @@ impl FleetMember {
                 member.evictions.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let is_other = |strand: u32| strand != member.id && live.contains(&strand);
-        let others = observed.reports.into_iter().filter(|report| is_other(report.strand));
-        let parsed = others.map(|stored| (stored.strand, MemberReport::from_rows(&stored.rows)));
+        let is_other = |incarnation: u32| incarnation != member.id && live.contains(&incarnation);
+        let others = observed.reports.into_iter().filter(|report| is_other(report.incarnation));
+        let parsed = others.map(|stored| (stored.incarnation, MemberReport::from_rows(&stored.rows)));
         Ok(parsed.filter_map(|(id, report)| Some((id, report?))).collect())
     }
 
@@ -276,7 +276,7 @@ impl FleetMember {
     /// Same as [`FleetMember::write_heartbeat`].
     pub fn draw_from_pool(&self, request: &PoolRequest) -> Result<i64, FleetError> {
         let Some(member) = &self.0 else { return Ok(request.wanted.max(0)) };
-        member.record_eviction(member.fleet.draw_from_pool(member.strand(), request))
+        member.record_eviction(member.fleet.draw_from_pool(member.incarnation(), request))
     }
 
     /// Draws an amount from a budget for this member. Without a fleet, grants the wanted amount. Blocks.
@@ -288,7 +288,7 @@ impl FleetMember {
             let (drawn, rest) = (request.wanted.max(0), request.limit);
             return Ok(BudgetDraw { drawn, unspent: request.limit, rest });
         };
-        member.record_eviction(member.fleet.draw_from_budget(member.strand(), request))
+        member.record_eviction(member.fleet.draw_from_budget(member.incarnation(), request))
     }
 
     /// Returns for each budget, in the same order, true if the leases of all members exceed what is unspent of it at
@@ -296,9 +296,9 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn has_excess_parts(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+    pub fn are_overleased(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
         let Some(member) = &self.0 else { return Ok(vec![false; budgets.len()]) };
-        member.fleet.has_excess_parts(budgets, at)
+        member.fleet.are_overleased(budgets, at)
     }
 
     /// Returns the amounts that this member has leased. Blocks.
@@ -307,13 +307,13 @@ impl FleetMember {
     /// Returns the errors of the store.
     pub fn leased_amounts(&self) -> Result<Vec<PoolAmount>, StoreError> {
         let Some(member) = &self.0 else { return Ok(Vec::new()) };
-        member.fleet.parts(member.strand()).map_err(store_error)
+        member.fleet.parts(member.incarnation()).map_err(store_error)
     }
 
     /// Ends the membership, so that the leases return to their pools at once. Blocks.
     pub fn leave_fleet(&self) {
         let Some(member) = &self.0 else { return };
-        let Incarnation { id, beat } = *member.strand.lock();
+        let Incarnation { id, beat } = *member.incarnation.lock();
         member.evicted.store(true, Ordering::Release);
         // If the call fails, the other members evict this member after `fleet.lease`.
         member.fleet.evict(&PeerIncarnation { id, beat, name: Some(member.name.clone()) }).ok();
@@ -333,8 +333,8 @@ impl SharedMember {
         now.saturating_duration_since(self.start)
     }
 
-    fn strand(&self) -> Incarnation {
-        *self.strand.lock()
+    fn incarnation(&self) -> Incarnation {
+        *self.incarnation.lock()
     }
 
     /// Records that other members evicted this one, if the error of a draw reports it.
@@ -346,8 +346,8 @@ impl SharedMember {
     }
 
     fn heartbeat(&self, report: HeartbeatReport) -> Result<(), FleetError> {
-        let mut strand = self.strand.lock();
-        *strand = self.fleet.heartbeat(*strand, &report)?;
+        let mut incarnation = self.incarnation.lock();
+        *incarnation = self.fleet.heartbeat(*incarnation, &report)?;
         Ok(())
     }
 

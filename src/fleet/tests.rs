@@ -139,7 +139,7 @@ fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
 }
 
 #[test]
-fn a_folder_continues_its_strand_only_under_the_names_that_it_knows() {
+fn a_folder_continues_its_incarnation_only_under_the_names_that_it_knows() {
     let (store, folders) = (open_in_memory(), folders());
     let first = folders.join(&store, "1").member_number();
     assert_eq!(folders.join(&store, "1").member_number(), first, "its own");

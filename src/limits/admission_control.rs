@@ -26,7 +26,7 @@ pub enum ShedReason {
     /// Refusal because too many other requests wait.
     QueueFull,
     /// Refusal because no permit of the process became free in time.
-    GatewayTimeout,
+    AdmissionTimeout,
     /// Refusal because no permit of a provider became free in time.
     Provider,
     /// Refusal because the request would hold too many bytes together with the other requests.
@@ -38,14 +38,14 @@ pub enum ShedReason {
 impl ShedReason {
     /// All reasons for a refusal.
     pub const ALL: [Self; 5] =
-        [Self::QueueFull, Self::GatewayTimeout, Self::Provider, Self::Bytes, Self::Batch];
+        [Self::QueueFull, Self::AdmissionTimeout, Self::Provider, Self::Bytes, Self::Batch];
 
     /// Returns the name of the reason in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::QueueFull => "queue",
-            Self::GatewayTimeout => "process",
+            Self::AdmissionTimeout => "process",
             Self::Provider => "provider",
             Self::Bytes => "bytes",
             Self::Batch => "batch",
@@ -114,7 +114,7 @@ impl AdmissionControl {
             Ok(Ok(permit)) => Ok(permit),
             // The waiting request was displaced by a request of an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.refuse(ShedReason::QueueFull)),
-            Err(_) => Err(self.refuse(ShedReason::GatewayTimeout)),
+            Err(_) => Err(self.refuse(ShedReason::AdmissionTimeout)),
         };
         (permit, Some(began.elapsed()))
     }

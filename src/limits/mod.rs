@@ -2,6 +2,6 @@
 //! of open streams.
 
 pub mod admission_control;
+pub mod background_stream_permits;
 pub mod rate_limit;
-pub mod stream_permits;
 pub mod tokenizer_permits;

@@ -120,7 +120,7 @@ impl TokenizerPermits {
             None => (&mut waiting.receiver).await.map_err(|_| ShedReason::QueueFull),
             Some(wait) => match timeout(wait, &mut waiting.receiver).await {
                 Ok(permit) => permit.map_err(|_| ShedReason::QueueFull),
-                Err(_) => Err(ShedReason::GatewayTimeout),
+                Err(_) => Err(ShedReason::AdmissionTimeout),
             },
         }
     }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(permits.running_and_waiting_counts(), (1, 9), "one of its own was before it, not ten");
         // The count takes longer than they wait.
         for one in own {
-            assert_eq!(one.await.unwrap().err(), Some(ShedReason::GatewayTimeout));
+            assert_eq!(one.await.unwrap().err(), Some(ShedReason::AdmissionTimeout));
         }
         drop(theirs);
         assert_eq!(permits.running_and_waiting_counts(), (0, 0));

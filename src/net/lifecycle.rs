@@ -62,11 +62,11 @@ impl Lifecycle {
     }
 
     /// Returns the signal that is sent at the end of the last exchange in flight, and by [`Lifecycle::notify_waiters`].
-    pub const fn change_signal(&self) -> &Notify {
+    pub const fn drain_signal(&self) -> &Notify {
         &self.changed
     }
 
-    /// Wakes all tasks that wait for [`Lifecycle::change_signal`].
+    /// Wakes all tasks that wait for [`Lifecycle::drain_signal`].
     pub fn notify_waiters(&self) {
         self.changed.notify_waiters();
     }

@@ -16,7 +16,7 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask, RequestForm};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
     CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
-    estimate_within, max_prompt_tokens,
+    estimate_conversation_within, max_prompt_tokens,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -318,7 +318,11 @@ async fn estimate_tokens(
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
     let count = move |conversation: PromptConversation, stop: &AtomicBool| {
-        estimate_within(&conversation, None, &CountBudget { max_tokens: estimate_limit(wide), stop })
+        estimate_conversation_within(
+            &conversation,
+            None,
+            &CountBudget { max_tokens: estimate_limit(wide), stop },
+        )
     };
     let counted = count_conversation(counting, ask, count).await;
     counted.map(|count| {

@@ -310,7 +310,7 @@ impl Downstream<'_> {
 
     /// Returns true if the response may end with trailer fields, as over HTTP/2. Pingora sends none over HTTP/1.1.
     #[must_use]
-    pub fn has_trailers(&self) -> bool {
+    pub fn supports_trailers(&self) -> bool {
         self.session.is_http2()
     }
 
@@ -319,7 +319,7 @@ impl Downstream<'_> {
     /// # Errors
     /// Returns an error if the client is gone.
     pub async fn write_end_with_trailers(&mut self, piece: Bytes, trailers: HeaderMap) -> Result<()> {
-        if !self.has_trailers() || trailers.is_empty() {
+        if !self.supports_trailers() || trailers.is_empty() {
             return self.write_response_body(piece, true).await;
         }
         if !piece.is_empty() {

@@ -5,7 +5,7 @@ use crate::proxy::context_window::WindowFit;
 use crate::proxy::failover::{estimated_window_fit, expected_output_tokens, unsupported_by_offer_error};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::{OfferState, SelectionTime};
-use penstock_core::{ApiError, InferenceRequest, OfferFilter};
+use penstock_core::{ApiError, InferenceRequest, OfferFilterKind};
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{Candidate, ExplainedOffer, Flavor, explain_plan};
 use penstock_tokens::{CountMethod, TokenCount};
@@ -19,7 +19,7 @@ pub enum ExclusionReason {
     /// The offer lacks something that the request needs.
     Capability(ApiError),
     /// The offer does not meet these filters of the request.
-    Filters(Vec<OfferFilter>),
+    Filters(Vec<OfferFilterKind>),
     /// The prompt alone exceeds the context window of the offer.
     ContextWindow,
 }
@@ -138,13 +138,13 @@ fn exclusion(
     }
     let filters = ask.filters.as_ref()?;
     let facts = offer.offer_properties(moment, is_batch);
-    let unmet = OfferFilter::ALL.into_iter().filter(|filter| !filters.allows(*filter, &facts));
+    let unmet = OfferFilterKind::ALL.into_iter().filter(|filter| !filters.allows(*filter, &facts));
     Some(unmet.collect::<Vec<_>>()).filter(|unmet| !unmet.is_empty()).map(ExclusionReason::Filters)
 }
 
 fn has_unmeasured_speed(offer: &OfferState, ask: &InferenceRequest, moment: SelectionTime) -> bool {
     let facts = offer.offer_properties(moment, false);
-    ask.filters.as_ref().is_some_and(|filters| filters.allows_only_unmeasured_speed(&facts))
+    ask.filters.as_ref().is_some_and(|filters| filters.is_speed_unverified(&facts))
 }
 
 /// Scores the offers, and orders them as a request would, apart from the shuffle of ties.

@@ -114,7 +114,7 @@ impl ProxyHttp for Gateway {
             ctx.origin = session.req_header_mut().extensions_mut().remove();
         }
         if let Some(RequestOrigin::Http1(connection)) = &ctx.origin {
-            connection.set_admitted();
+            connection.set_request_received();
         }
         let early = ctx.origin.as_ref().and_then(RequestOrigin::refusal).cloned();
         let mut exchange = ctx.exchange(session);

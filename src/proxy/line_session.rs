@@ -1,7 +1,7 @@
 //! Pingora session of a request without a socket, such as a batch line or a request of the console. The body is known
 //! from the start, and the response is stored instead of sent.
 
-use super::{PageRequest, RequestOrigin};
+use super::{PlaygroundRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Destination of the response to a request without a socket.
 enum ResponseSink {
     Line(Arc<LineDownstream>),
-    Local(Arc<PageRequest>),
+    Local(Arc<PlaygroundRequest>),
 }
 
 impl ResponseSink {
@@ -63,7 +63,7 @@ impl InProcessSession {
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
-    pub fn for_page_request(local: Arc<PageRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
+    pub fn for_playground(local: Arc<PlaygroundRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
         Self::post(RequestOrigin::Local(local.clone()), ResponseSink::Local(local), path, body)
     }
 

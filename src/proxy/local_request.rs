@@ -28,15 +28,15 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 const TOO_LONG: &str = "The answer took too long, so the request was cancelled; nothing was charged.";
 
 /// Request of a console page, with its key and the response that has been received so far.
-pub struct PageRequest {
+pub struct PlaygroundRequest {
     principal: Arc<Principal>,
     cancel: CancellationToken,
-    response: Mutex<PageResponse>,
+    response: Mutex<PlaygroundResponse>,
 }
 
 /// Response to a request of a console page.
 #[derive(Debug, Default)]
-pub struct PageResponse {
+pub struct PlaygroundResponse {
     /// HTTP status; 0 if the request ended without a response.
     pub status: u16,
     /// Body, as a client of the API would have received it.
@@ -47,7 +47,7 @@ pub struct PageResponse {
     pub provider: Option<Box<str>>,
 }
 
-impl PageRequest {
+impl PlaygroundRequest {
     pub(super) fn new(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { principal, cancel, response: Mutex::default() })
     }
@@ -84,19 +84,19 @@ impl PageRequest {
         response.provider.clone_from(&record.provider);
     }
 
-    fn take_response(&self) -> PageResponse {
+    fn take_response(&self) -> PlaygroundResponse {
         std::mem::take(&mut self.response.lock())
     }
 }
 
 /// Executor of the requests that pages of the console send.
 #[derive(Clone)]
-pub struct PageRequestExecutor {
+pub struct PlaygroundRequestExecutor {
     app: Weak<AppState>,
     proxy: GatewayProxy,
 }
 
-impl PageRequestExecutor {
+impl PlaygroundRequestExecutor {
     /// Creates the executor for the console of this process.
     #[must_use]
     pub fn new(app: &Arc<AppState>, proxy: &GatewayProxy) -> Self {
@@ -114,12 +114,12 @@ impl PageRequestExecutor {
         principal: Arc<Principal>,
         body: Bytes,
         within: Duration,
-    ) -> std::result::Result<PageResponse, ApiError> {
+    ) -> std::result::Result<PlaygroundResponse, ApiError> {
         let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
         let cancel = CancellationToken::new();
         let _cancelled_on_drop = cancel.clone().drop_guard();
-        let local = PageRequest::new(principal.clone(), cancel.clone());
-        let session = InProcessSession::for_page_request(local.clone(), CHAT_PATH, body);
+        let local = PlaygroundRequest::new(principal.clone(), cancel.clone());
+        let session = InProcessSession::for_playground(local.clone(), CHAT_PATH, body);
         let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
         let (proxy, owner) = (self.proxy.clone(), app.clone());
         // The exchange runs in its own task, so that it ends with its record and its charge even if this future is
@@ -155,7 +155,7 @@ impl PageRequestExecutor {
         body: Bytes,
     ) -> std::result::Result<RequestQuote, ApiError> {
         let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
-        let local = PageRequest::new(principal, CancellationToken::new());
+        let local = PlaygroundRequest::new(principal, CancellationToken::new());
         quote::compute_quote(&app, local, CHAT_PATH, body).await
     }
 }

@@ -22,7 +22,7 @@ pub mod response;
 
 pub use gateway::{Gateway, RequestContext};
 pub use line_session::InProcessSession;
-pub use local_request::{PageRequest, PageRequestExecutor};
+pub use local_request::{PlaygroundRequest, PlaygroundRequestExecutor};
 pub use origin::{Http2StreamState, RequestOrigin};
 
 use crate::state::AppState;

@@ -1,6 +1,6 @@
 //! Origin of a request: its connection, HTTP/2 stream, batch line or page.
 
-use super::PageRequest;
+use super::PlaygroundRequest;
 use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::http::receive_window::BodyReadGuard;
@@ -20,7 +20,7 @@ pub enum RequestOrigin {
     /// Line of a batch, or one choice of a request for several.
     Line(Arc<LineDownstream>),
     /// Request of a page of the console.
-    Local(Arc<PageRequest>),
+    Local(Arc<PlaygroundRequest>),
 }
 
 /// State of an HTTP/2 stream that the proxy shares with the guard.
@@ -78,7 +78,7 @@ impl RequestOrigin {
 
     /// Returns the request if a page of the console sent it.
     #[must_use]
-    pub const fn local_request(&self) -> Option<&Arc<PageRequest>> {
+    pub const fn local_request(&self) -> Option<&Arc<PlaygroundRequest>> {
         match self {
             Self::Local(local) => Some(local),
             Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,

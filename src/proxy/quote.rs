@@ -7,7 +7,7 @@ use super::failover::CandidateSet;
 use super::filters::{
     InferenceContext, Parse, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
 };
-use super::{InProcessSession, PageRequest, RequestOrigin};
+use super::{InProcessSession, PlaygroundRequest, RequestOrigin};
 use crate::billing::ReserveAmounts;
 use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat_request};
 use crate::state::AppState;
@@ -43,11 +43,11 @@ pub struct RequestQuote {
 /// Returns the refusal of the key, or the refusal of a filter.
 pub(super) async fn compute_quote(
     app: &Arc<AppState>,
-    local: Arc<PageRequest>,
+    local: Arc<PlaygroundRequest>,
     path: &str,
     body: Bytes,
 ) -> Result<RequestQuote, ApiError> {
-    let session = InProcessSession::for_page_request(local.clone(), path, Bytes::new());
+    let session = InProcessSession::for_playground(local.clone(), path, Bytes::new());
     let mut session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
     let mut state = ExchangeState::new(app);
     state.principal = local.principal().clone();

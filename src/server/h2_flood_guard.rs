@@ -28,7 +28,7 @@ use tokio::time::{Instant, Sleep, sleep};
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Number of response bytes that allow one more frame, since the client sends window updates for the bytes that it
 /// receives.
-const FRAMES_PER_STREAM: u64 = 64;
+const BYTES_PER_FRAME: u64 = 64;
 /// Error code of a stream that violates the protocol (RFC 9113 §7).
 const PROTOCOL_ERROR: u32 = 1;
 /// Number of bytes per read while remaining input is discarded.
@@ -96,7 +96,7 @@ impl FloodGuardStream {
     /// Returns true if there were too many frames without request data within the interval. Each time that the limit is
     /// reached, a new interval starts.
     fn is_flooded(&mut self) -> bool {
-        if self.count.empty <= self.max_frames + self.written / FRAMES_PER_STREAM {
+        if self.count.empty <= self.max_frames + self.written / BYTES_PER_FRAME {
             return false;
         }
         let now = Instant::now();

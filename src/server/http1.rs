@@ -66,7 +66,7 @@ pub(super) async fn serve_connection(
             return;
         };
         stream = returned.stream;
-        if !connection.take_admitted() {
+        if !connection.take_request_received() {
             let error = Some(HeadError::Malformed("its target or its Host is not valid"));
             return refuse(server, stream, &start, error).await;
         }

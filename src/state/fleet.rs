@@ -173,7 +173,7 @@ impl AppState {
             runs_slices: true,
             keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
-        let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();
+        let returned = self.ledger.leases().map(|leases| leases.begin_returns()).unwrap_or_default();
         let beaten = member.write_heartbeat(&report, returned, Instant::now());
         if matches!(beaten, Err(FleetError::Store(StoreError::Guard { .. }))) {
             self.ledger.restore_refused_returns();
@@ -214,7 +214,7 @@ impl AppState {
             members: figures.members,
             may_spend_leases: figures.may_spend_leases,
             evictions: figures.evictions,
-            dry_draws: self.ledger.leases().map_or(0, |leases| leases.waiting_draw_count()),
+            dry_draws: self.ledger.leases().map_or(0, |leases| leases.total_request_draws()),
             differing: work.differing.lock().len(),
             beat_duration: figures.beat_duration,
             feed_age: now.saturating_duration_since(*work.fed_at.lock()),

@@ -21,7 +21,7 @@ use crate::config::{ConfigChange, ParallelValue, diff_settings};
 use crate::http::buffer_pool::BufferPool;
 use crate::http::tls::{self, ListenerTls, TlsConfig};
 use crate::limits::admission_control::AdmissionControl;
-use crate::limits::stream_permits::StreamPermits;
+use crate::limits::background_stream_permits::BackgroundStreamPermits;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{ExpiryCheck, FileManager};
@@ -76,7 +76,7 @@ pub struct AppState {
     /// Permits to count tokens of long prompts.
     pub tokenizer_permits: Arc<TokenizerPermits>,
     /// Permits of open streams of background responses.
-    pub stream_permits: Arc<StreamPermits>,
+    pub background_stream_permits: Arc<BackgroundStreamPermits>,
     /// Retry budget of the process.
     pub retry_budget: Mutex<RetryBudget>,
     /// Metrics for Prometheus.
@@ -185,7 +185,7 @@ impl AppState {
             health_checks: HealthChecks::default(),
             admission: overload,
             tokenizer_permits,
-            stream_permits: Arc::default(),
+            background_stream_permits: Arc::default(),
             retry_budget: Mutex::new(RetryBudget::new()),
             spools,
             buffer_pool: Arc::default(),

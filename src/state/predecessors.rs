@@ -28,7 +28,7 @@ impl AppState {
     /// Waits until the last exchange and every earlier process have ended.
     pub async fn wait_until_drained(&self) {
         loop {
-            let emptied = self.lifecycle.change_signal().notified();
+            let emptied = self.lifecycle.drain_signal().notified();
             tokio::pin!(emptied);
             emptied.as_mut().enable();
             if self.in_flight_exchanges() == 0 && self.predecessors.lock().is_empty() {

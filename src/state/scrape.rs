@@ -27,7 +27,7 @@ impl AppState {
             ledger: self.ledger.durability_snapshot(),
             last_export: self.backup_schedule.last_backup_time(),
             admission: self.admission.load_status(),
-            waiting_at_providers: providers().map(|known| known.concurrency.waiting_request_count()).sum(),
+            waiting_at_providers: providers().map(|known| known.concurrency.waiter_count()).sum(),
             refusals: self.admission.shed_totals().collect(),
             batches: self.batches.stats(self.clock.unix_seconds()),
             clock_lead_seconds: self.clock.calendar_lead_seconds(),

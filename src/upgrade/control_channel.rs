@@ -23,7 +23,7 @@ pub struct ControlChannel {
 }
 
 /// Event that the new process sends by itself, not as a response.
-pub enum PeerEvent {
+pub enum SuccessorEvent {
     /// Change of the API key with this id.
     KeyChanged(String),
     /// Change of the account with this id.
@@ -38,7 +38,7 @@ impl ControlChannel {
     /// Returns an error if the thread cannot be started.
     pub fn start(
         stream: UnixStream,
-        mut news: impl FnMut(PeerEvent) + Send + 'static,
+        mut news: impl FnMut(SuccessorEvent) + Send + 'static,
     ) -> Result<(Arc<Self>, mpsc::Receiver<()>)> {
         let mut from = stream.try_clone()?;
         let link = Arc::new(Self {
@@ -53,8 +53,8 @@ impl ControlChannel {
                 match frame {
                     NewToOld::Persisted(number) => reader.on_response(number, None),
                     NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
-                    NewToOld::Key(id) => news(PeerEvent::KeyChanged(id)),
-                    NewToOld::Account(id) => news(PeerEvent::AccountChanged(id)),
+                    NewToOld::Key(id) => news(SuccessorEvent::KeyChanged(id)),
+                    NewToOld::Account(id) => news(SuccessorEvent::AccountChanged(id)),
                     NewToOld::Ready => {
                         serving.send(()).ok();
                     }
@@ -88,7 +88,7 @@ impl ControlChannel {
 
     /// Sends a request to the store of the new process and waits for the response; `None` if the connection is lost.
     /// Blocks.
-    pub fn store_request(&self, call: StoreRequest) -> Option<StoreResponse> {
+    pub fn call_store(&self, call: StoreRequest) -> Option<StoreResponse> {
         match self.request(|number| OldToNew::Call { number, call }) {
             Ok(response) => response,
             Err(error) if error.kind() == ErrorKind::FileTooLarge => Some(StoreResponse::Failed),
@@ -169,10 +169,10 @@ mod tests {
             messages::write_message(&mut other_end, &NewToOld::Answer(number, StoreResponse::Done)).unwrap();
         });
         let large = StoreRequest::Get(0, vec![u8::MAX; 17 << 20]);
-        assert!(matches!(channel.store_request(large), Some(StoreResponse::Failed)));
+        assert!(matches!(channel.call_store(large), Some(StoreResponse::Failed)));
         let small = StoreRequest::Get(0, Vec::new());
-        assert!(matches!(channel.store_request(small), Some(StoreResponse::Done)));
+        assert!(matches!(channel.call_store(small), Some(StoreResponse::Done)));
         peer.join().unwrap();
-        assert!(channel.store_request(StoreRequest::Get(0, Vec::new())).is_none());
+        assert!(channel.call_store(StoreRequest::Get(0, Vec::new())).is_none());
     }
 }

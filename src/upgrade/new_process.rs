@@ -49,7 +49,7 @@ impl InheritedState {
     ///
     /// # Errors
     /// Returns one sentence; the old process then continues.
-    pub fn report_prepared(&mut self) -> Result<(), String> {
+    pub fn request_store(&mut self) -> Result<(), String> {
         self.sockets.clear();
         let sent = messages::write_message(&mut self.stream, &NewToOld::Prepared).is_ok();
         match sent.then(|| messages::read_message(&mut self.stream)) {

@@ -1,6 +1,6 @@
 //! Old process of an upgrade: it starts its successor and waits until the successor serves.
 
-use super::control_channel::{ControlChannel, PeerEvent};
+use super::control_channel::{ControlChannel, SuccessorEvent};
 use super::messages::{self, NewToOld, OldToNew};
 use super::{TAKEOVER_VARIABLE, fd_passing};
 use crate::config::settings::MAX_LISTENERS;
@@ -95,7 +95,7 @@ impl Successor {
     /// Returns a sentence for the operator; the new process has ended then.
     pub fn hand_over(
         mut self,
-        news: impl FnMut(PeerEvent) + Send + 'static,
+        news: impl FnMut(SuccessorEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
         // The channel is opened before the new process gets the store: nothing may fail once it serves.
         let channel = self.stream.try_clone().and_then(|stream| {

@@ -115,7 +115,7 @@ impl HandoverStore {
             StoreLocation::Remote(link) => {
                 let link = link.clone();
                 drop(location);
-                match link.store_request(there()).ok_or(NO_ANSWER)? {
+                match link.call_store(there()).ok_or(NO_ANSWER)? {
                     StoreResponse::Guard(step) => Err(StoreError::Guard { step }),
                     StoreResponse::Full => Err(StoreError::Full),
                     StoreResponse::Corrupt(what) => Err(StoreError::Corrupt { what }),

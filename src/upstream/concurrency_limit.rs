@@ -133,7 +133,7 @@ impl ConcurrencyLimit {
 
     /// Returns the number of waiters: interactive requests, and batch work.
     #[must_use]
-    pub fn waiting_request_count(&self) -> u32 {
+    pub fn waiter_count(&self) -> u32 {
         self.waiting_count.load(Ordering::Relaxed)
     }
 

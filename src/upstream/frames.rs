@@ -26,7 +26,7 @@ const COUNT_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum number of frames without content per window, in addition to the frames that request bytes allow.
 const MAX_EMPTY_FRAMES: u64 = 1_000;
 /// Request bytes that allow one more frame, such as a response head or a window update for a request body.
-const FRAMES_PER_REQUEST: u64 = 64;
+const BYTES_PER_FRAME: u64 = 64;
 /// Maximum number of reset streams whose identifiers are stored.
 const MAX_RESET_STREAMS: usize = 1_024;
 
@@ -96,7 +96,7 @@ impl FrameCounter {
             return Ok(());
         }
         self.empty += 1;
-        if self.empty <= MAX_EMPTY_FRAMES + self.written / FRAMES_PER_REQUEST {
+        if self.empty <= MAX_EMPTY_FRAMES + self.written / BYTES_PER_FRAME {
             return Ok(());
         }
         let now = Instant::now();
@@ -221,7 +221,7 @@ mod tests {
         for kind in [FRAME_DATA, 1, 4, 6, 7, 8, 9, 0x42] {
             let mut count = FrameCounter::new();
             let most = MAX_EMPTY_FRAMES + 10;
-            count.written = 10 * FRAMES_PER_REQUEST;
+            count.written = 10 * BYTES_PER_FRAME;
             assert!((0..most).all(|_| count.count_received(frame(kind, 0, 1)).is_ok()), "{kind}");
             assert!(count.count_received(frame(kind, 0, 1)).is_err(), "{kind}: one more");
             tokio::time::advance(COUNT_WINDOW).await;

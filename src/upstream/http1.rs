@@ -5,7 +5,7 @@
 use crate::net::read_budget;
 use bytes::{Bytes, BytesMut};
 use penstock_http_wire::answer::{
-    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, ResponseHeadScan,
+    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedMessage, ResponseHeadScan,
 };
 use pingora_core::protocols::Stream;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub enum TransportError {
     NotSent,
 }
 
-impl From<MalformedResponse> for TransportError {
-    fn from(_: MalformedResponse) -> Self {
+impl From<MalformedMessage> for TransportError {
+    fn from(_: MalformedMessage) -> Self {
         Self::Malformed
     }
 }

@@ -4,7 +4,7 @@
 mod capabilities;
 mod permit;
 
-pub use capabilities::too_few_choices_error;
+pub use capabilities::unsupported_choices_error;
 pub use permit::{OfferPermit, OfferWaiters};
 
 use super::cache_affinity::{CacheAffinity, PlannedSession};

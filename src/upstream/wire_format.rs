@@ -88,7 +88,7 @@ impl WireFormat {
         wire_format
             .build_requests(ask, &target)
             .err()
-            .filter(penstock_dialect::parameters::names_constraining_parameter)
+            .filter(penstock_dialect::parameters::is_constraint_error)
     }
 
     /// Returns the translation of a streamed answer; `None` if this format has no translation.

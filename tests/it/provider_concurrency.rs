@@ -169,12 +169,11 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
         let concurrency = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
         until("all to wait", || {
-            concurrency.in_flight() == working && concurrency.waiting_request_count() == 40 - working
+            concurrency.in_flight() == working && concurrency.waiter_count() == 40 - working
         })
         .await;
-        let over = until("all slots to be free", || {
-            concurrency.in_flight() == 0 && concurrency.waiting_request_count() == 0
-        });
+        let over =
+            until("all slots to be free", || concurrency.in_flight() == 0 && concurrency.waiter_count() == 0);
         let_go(&go, over).await;
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
         assert_eq!(running.gateway.app.in_flight_exchanges(), 40, "they wait for the end of the rest");
@@ -197,9 +196,9 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
     let live = running.gateway.app.config_snapshot();
     let concurrency = &live.offers[0].provider.concurrency;
     let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
-    until("all to wait", || concurrency.waiting_request_count() == 39).await;
+    until("all to wait", || concurrency.waiter_count() == 39).await;
     let two = [send(&other), send(&other)];
-    until("both to wait", || concurrency.waiting_request_count() == 41).await;
+    until("both to wait", || concurrency.waiter_count() == 41).await;
     // Order: the running request, one of its account, one of the other account, and the same again.
     for call in 2..=6 {
         go.notify_one();

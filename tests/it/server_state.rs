@@ -6,8 +6,8 @@ use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS};
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::SPEECH_PARAMETERS;
 use penstock_request_validation::members::{
-    CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS,
-    REFUSED_EMBEDDING_MEMBERS, REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS,
+    FOREIGN_MEMBERS, KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_EMBEDDING_MEMBERS,
+    REFUSED_IMAGE_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_RERANK_MEMBERS,
     REFUSED_SPEECH_MEMBERS, RefusedValues,
 };
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ fn page() -> String {
         }
     }
     for (rows, title, text) in [
-        (CHAT_MEMBERS_OF_MESSAGES, "Members of other endpoints in messages", "Refused at `/v1/messages`."),
+        (REFUSED_MESSAGES_MEMBERS, "Members of other endpoints in messages", "Refused at `/v1/messages`."),
         (FOREIGN_MEMBERS, "Members of other services", FOREIGN_TEXT),
     ] {
         write!(page, "\n## {title}\n\n{text}\n\n| Member | What happens | Why |\n|---|---|---|\n").unwrap();

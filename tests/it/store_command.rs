@@ -36,7 +36,7 @@ fn refused(output: &Output, why: &str) -> String {
 }
 
 fn vault(home: &Home) -> Stores {
-    let reach = ConfigSource::File(home.config()).admin_target().unwrap();
+    let reach = ConfigSource::File(home.config()).gateway_access().unwrap();
     Stores::open(&reach.storage.unwrap()).unwrap()
 }
 

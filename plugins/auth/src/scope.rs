@@ -170,7 +170,7 @@ impl KeyScopes {
 
     /// Returns true if the set allows requests to models of at least one kind.
     #[must_use]
-    pub const fn allow_inference(self) -> bool {
+    pub const fn allows_inference(self) -> bool {
         self.0 & (INFERENCE_BITS | INFERENCE.1 | EVERYTHING.1) != 0
     }
 

@@ -1,7 +1,7 @@
 //! Request that creates a batch, validated field by field.
 
 use crate::completion_window;
-use crate::jsonl::AllowedUrls;
+use crate::jsonl::AllowedPaths;
 use penstock_core::ApiError;
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ impl CreateBatchRequest {
     ///
     /// # Errors
     /// Returns a refusal that names the first invalid field.
-    pub fn parse(body: &[u8], urls: AllowedUrls) -> Result<Self, ApiError> {
+    pub fn parse(body: &[u8], urls: AllowedPaths) -> Result<Self, ApiError> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| ApiError::invalid("body", "body: expected a JSON object"))?;
         let Value::Object(fields) = value else {
@@ -63,7 +63,7 @@ impl CreateBatchRequest {
     }
 }
 
-fn parse_endpoint(value: Option<&Value>, urls: AllowedUrls) -> Result<&'static str, ApiError> {
+fn parse_endpoint(value: Option<&Value>, urls: AllowedPaths) -> Result<&'static str, ApiError> {
     let asked = value.and_then(Value::as_str);
     urls.iter().copied().find(|known| Some(*known) == asked).ok_or_else(|| {
         let known = urls.join(", ");
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const URLS: AllowedUrls = &["/v1/chat/completions", "/v1/rerank"];
+    const URLS: AllowedPaths = &["/v1/chat/completions", "/v1/rerank"];
 
     fn read(value: &Value) -> Result<CreateBatchRequest, ApiError> {
         CreateBatchRequest::parse(value.to_string().as_bytes(), URLS)

@@ -29,14 +29,14 @@ pub const fn sequence_of(number: u64) -> u64 {
 /// Returns the number before the first entry of a chain, with sequence 0.
 #[must_use]
 #[allow(clippy::cast_lossless, reason = "`from` is not const")]
-pub const fn chain_start(chain: u32) -> u64 {
+pub const fn chain_base(chain: u32) -> u64 {
     chain as u64 * CHAIN_ENTRIES
 }
 
 /// Returns the highest number that an entry of a chain can have.
 #[must_use]
 pub const fn chain_end(chain: u32) -> u64 {
-    chain_start(chain) + (CHAIN_ENTRIES - 1)
+    chain_base(chain) + (CHAIN_ENTRIES - 1)
 }
 
 #[cfg(test)]
@@ -48,8 +48,8 @@ mod tests {
         let last = chain_end(MAX_CHAINS - 1);
         assert!(last < 1 << 53, "{last}");
         assert_eq!((chain_of(last), sequence_of(last)), (MAX_CHAINS - 1, CHAIN_ENTRIES - 1));
-        assert_eq!((chain_of(7), sequence_of(7), chain_start(0)), (0, 7, 0));
-        assert_eq!(chain_end(3) + 1, chain_start(4));
-        assert_eq!((chain_of(chain_start(4)), sequence_of(chain_start(4))), (4, 0));
+        assert_eq!((chain_of(7), sequence_of(7), chain_base(0)), (0, 7, 0));
+        assert_eq!(chain_end(3) + 1, chain_base(4));
+        assert_eq!((chain_of(chain_base(4)), sequence_of(chain_base(4))), (4, 0));
     }
 }

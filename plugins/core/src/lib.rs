@@ -49,17 +49,17 @@ pub use media::{
 };
 pub use member_omissions::MemberOmissions;
 pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
-pub use offer_filters::{OfferFilter, OfferFilters, OfferProperties};
+pub use offer_filters::{OfferFilterKind, OfferFilters, OfferProperties};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{
     ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
     RequestAdjustment,
 };
 pub use responses_details::{
-    EarlierMessage, MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails,
-    SessionMembers, StoreAccess, StoredInput,
+    EarlierMessage, MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorePermission,
+    ResponsesDetails, SessionMembers, StoredInput, StoredResponseAccess,
 };
-pub use sealed_reasoning::{seal_reasoning, unseal_reasoning};
+pub use sealed_reasoning::{decode_opaque_reasoning, encode_opaque_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,

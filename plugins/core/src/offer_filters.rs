@@ -18,7 +18,7 @@ pub struct OfferFilters {
 
 /// Kind of filter, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OfferFilter {
+pub enum OfferFilterKind {
     /// Countries in which the provider's machines may be.
     Countries,
     /// Maximum input price.
@@ -29,7 +29,7 @@ pub enum OfferFilter {
     Speed,
 }
 
-impl OfferFilter {
+impl OfferFilterKind {
     /// All filters, in the order of error messages.
     pub const ALL: [Self; 4] = [Self::Countries, Self::InputCost, Self::CarbonIntensity, Self::Speed];
 
@@ -45,7 +45,7 @@ impl OfferFilter {
     }
 }
 
-impl fmt::Display for OfferFilter {
+impl fmt::Display for OfferFilterKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "filters.{}", self.name())
     }
@@ -69,18 +69,18 @@ pub struct OfferProperties<'f> {
 impl OfferFilters {
     /// True if an offer passes this filter.
     #[must_use]
-    pub fn allows(&self, filter: OfferFilter, facts: &OfferProperties<'_>) -> bool {
+    pub fn allows(&self, filter: OfferFilterKind, facts: &OfferProperties<'_>) -> bool {
         match filter {
-            OfferFilter::Countries => {
+            OfferFilterKind::Countries => {
                 self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
             }
-            OfferFilter::InputCost => {
+            OfferFilterKind::InputCost => {
                 self.max_input_cost.is_none_or(|most| facts.input_cost.is_some_and(|cost| cost <= most))
             }
-            OfferFilter::CarbonIntensity => {
+            OfferFilterKind::CarbonIntensity => {
                 self.max_carbon_intensity.is_none_or(|most| facts.carbon_intensity <= most)
             }
-            OfferFilter::Speed => {
+            OfferFilterKind::Speed => {
                 self.min_speed_tps.is_none_or(|least| facts.speed.is_none_or(|speed| speed >= least))
             }
         }
@@ -89,13 +89,13 @@ impl OfferFilters {
     /// True if an offer passes all filters.
     #[must_use]
     pub fn allows_all(&self, facts: &OfferProperties<'_>) -> bool {
-        OfferFilter::ALL.iter().all(|filter| self.allows(*filter, facts))
+        OfferFilterKind::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
     /// True if the request demands a minimum speed and the speed of the offer is unknown. The other filters are not
     /// compared.
     #[must_use]
-    pub fn allows_only_unmeasured_speed(&self, facts: &OfferProperties<'_>) -> bool {
+    pub fn is_speed_unverified(&self, facts: &OfferProperties<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn unmet(filters: &OfferFilters, facts: &OfferProperties<'_>) -> Vec<&'static str> {
-        OfferFilter::ALL
+        OfferFilterKind::ALL
             .iter()
             .filter(|filter| !filters.allows(**filter, facts))
             .map(|filter| filter.name())
@@ -155,9 +155,7 @@ mod tests {
         };
         let unknown = OfferProperties { input_cost: None, speed: None, ..facts() };
         assert_eq!(unmet(&filters, &unknown), ["max_input_cost"]);
-        assert!(
-            filters.allows_only_unmeasured_speed(&unknown) && !filters.allows_only_unmeasured_speed(&facts())
-        );
-        assert!(!OfferFilters::default().allows_only_unmeasured_speed(&unknown));
+        assert!(filters.is_speed_unverified(&unknown) && !filters.is_speed_unverified(&facts()));
+        assert!(!OfferFilters::default().is_speed_unverified(&unknown));
     }
 }

@@ -101,16 +101,16 @@ pub struct StoredInput {
 
 /// Access of one request to stored responses: permission to store its own, and the conversation that it continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResponseStorage {
+pub struct StoredResponseAccess {
     /// Permission to store the response, which decides on the effect of `store` and `background`.
-    pub access: StoreAccess,
+    pub access: ResponseStorePermission,
     /// Conversation to which `previous_response_id` refers.
     pub previous: PreviousResponse,
 }
 
 /// Permission of a request to store its response, which decides on the effect of `store` and `background`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreAccess {
+pub enum ResponseStorePermission {
     /// API key without stored responses: `store` has no effect, and `background` is refused.
     #[default]
     NotAllowed,

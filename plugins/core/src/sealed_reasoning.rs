@@ -14,7 +14,7 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Returns a reasoning text in sealed form: prefix, then checksum and text in base64url.
 #[must_use]
-pub fn seal_reasoning(text: &str) -> String {
+pub fn encode_opaque_reasoning(text: &str) -> String {
     let mut bytes = Vec::with_capacity(CHECKSUM_BYTES + text.len());
     bytes.extend_from_slice(&crc32c::crc32c(text.as_bytes()).to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
@@ -26,7 +26,7 @@ pub fn seal_reasoning(text: &str) -> String {
 
 /// Returns the reasoning text of a sealed value; `None` for a value of another origin.
 #[must_use]
-pub fn unseal_reasoning(sealed: &str) -> Option<String> {
+pub fn decode_opaque_reasoning(sealed: &str) -> Option<String> {
     let bytes = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(PREFIX)?).ok()?;
     let (checksum, text) = bytes.split_at_checked(CHECKSUM_BYTES)?;
     let is_intact = checksum == crc32c::crc32c(text).to_be_bytes();
@@ -40,23 +40,23 @@ mod tests {
     #[test]
     fn a_sealed_text_opens_again() {
         for text in ["", "Think.", "Zürich \u{1F600}\n\"quoted\""] {
-            assert_eq!(unseal_reasoning(&seal_reasoning(text)).as_deref(), Some(text));
+            assert_eq!(decode_opaque_reasoning(&encode_opaque_reasoning(text)).as_deref(), Some(text));
         }
     }
 
     #[test]
     fn values_of_other_origin_and_damaged_ones_do_not_open() {
         for other in ["", "psr1_", "psr1_AA", "gAAAAABo", "psr1_AAAAAAAA", "psr1_!!!!"] {
-            assert_eq!(unseal_reasoning(other), None, "{other}");
+            assert_eq!(decode_opaque_reasoning(other), None, "{other}");
         }
-        let sealed = seal_reasoning("Think about it.");
+        let sealed = encode_opaque_reasoning("Think about it.");
         for at in PREFIX.len()..sealed.len() {
             let mut damaged = sealed.clone().into_bytes();
             if let Some(byte) = damaged.get_mut(at) {
                 *byte = if *byte == b'A' { b'B' } else { b'A' };
             }
             assert_eq!(
-                String::from_utf8(damaged).ok().and_then(|text| unseal_reasoning(&text)),
+                String::from_utf8(damaged).ok().and_then(|text| decode_opaque_reasoning(&text)),
                 None,
                 "{at}"
             );

@@ -276,7 +276,7 @@ pub trait StreamTranslation: Send {
     fn estimated_usage(&self) -> TokenUsage;
 
     /// Amount of the answer that the client has received so far.
-    fn delivered_part(&self) -> DeliveredUsage {
+    fn delivered_usage(&self) -> DeliveredUsage {
         let bytes = self.output_bytes();
         DeliveredUsage { is_empty: bytes == 0, bytes, usage: self.estimated_usage() }
     }

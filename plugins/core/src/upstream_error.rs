@@ -73,13 +73,13 @@ impl UpstreamErrorKind {
     /// operator's key.
     #[must_use]
     pub const fn is_provider_wide(self) -> bool {
-        self.is_connection_error() || matches!(self, Self::Credentials(401))
+        self.is_connect_error() || matches!(self, Self::Credentials(401))
     }
 
     /// True if no connection to the provider could be established: connecting or the TLS handshake failed. A connection
     /// that broke later does not count.
     #[must_use]
-    pub const fn is_connection_error(self) -> bool {
+    pub const fn is_connect_error(self) -> bool {
         matches!(self, Self::Connect | Self::Tls)
     }
 

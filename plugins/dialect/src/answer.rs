@@ -5,7 +5,7 @@ use crate::choices::{self, ChoiceSize};
 use crate::decode;
 use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::{AnswerEvent, EscapedText};
-use crate::generated_output::GeneratedTokenCount;
+use crate::generated_output::GeneratedOutput;
 use crate::json_cursor;
 use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
@@ -100,13 +100,13 @@ impl DecodedAnswer {
         if events.iter().any(unknown) {
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        let mut sent = GeneratedTokenCount::new(ask);
+        let mut sent = GeneratedOutput::new(ask);
         let usage_bounds = ask.usage_bounds(target);
         let mut limit = OutputLimit::new(ask, &usage_bounds);
         for event in events {
             sent.add_event(&event);
             let has_messages = ask.dialect == Dialect::Responses;
-            let event = if has_messages { Some(event) } else { event.without_messages() };
+            let event = if has_messages { Some(event) } else { event.flatten_message_start() };
             if let Some(event) = event.and_then(|event| limit.apply(event, &sent)) {
                 shape.apply(event, &mut shaped);
             }
@@ -137,7 +137,7 @@ impl DecodedAnswer {
         answer.observation =
             OfferObservation { reasoning_name: reasoning, exceeds_output_limit: limit.is_exceeded() };
         if let Some(usage) = answer.usage.as_mut() {
-            choices::correct_usage(usage, &sizes);
+            choices::correct_single_choice_usage(usage, &sizes);
         }
         Ok(answer)
     }

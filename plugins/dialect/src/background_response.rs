@@ -16,7 +16,7 @@ pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response}
 
 /// State of a background response that has no answer: none yet, or none at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PendingResponseState<'a> {
+pub enum BackgroundResponseState<'a> {
     /// Response whose execution has not started.
     Queued,
     /// Response that is being generated.
@@ -44,7 +44,7 @@ impl ResponseFailure<'_> {
     }
 }
 
-impl PendingResponseState<'_> {
+impl BackgroundResponseState<'_> {
     const fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -131,7 +131,7 @@ pub fn is_pending(response: &[u8]) -> bool {
 
 /// Returns a response object with this state: without output, usage, incomplete details and the Penstock objects.
 #[must_use]
-pub fn with_pending_state(response: &[u8], state: &PendingResponseState<'_>) -> Vec<u8> {
+pub fn with_background_state(response: &[u8], state: &BackgroundResponseState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
     out.push(b'{');
     for (name, value) in members(response) {
@@ -156,8 +156,8 @@ pub fn with_pending_state(response: &[u8], state: &PendingResponseState<'_>) -> 
     out
 }
 
-fn write_error(state: &PendingResponseState<'_>, out: &mut Vec<u8>) {
-    let PendingResponseState::Failed(failure) = state else { return out.extend_from_slice(b"null") };
+fn write_error(state: &BackgroundResponseState<'_>, out: &mut Vec<u8>) {
+    let BackgroundResponseState::Failed(failure) = state else { return out.extend_from_slice(b"null") };
     let _ = write!(out, "{{\"code\":\"{}\",\"message\":", failure.code);
     penstock_json_scan::json::write_str(out, &failure.message);
     out.push(b'}');
@@ -231,16 +231,16 @@ mod tests {
         assert!(has_answer(ANSWERED.as_bytes()) && is_background(ANSWERED.as_bytes()));
         let failure = ResponseFailure { code: "server_error", message: "It \"broke\".".into() };
         for (state, status, error) in [
-            (PendingResponseState::Queued, "queued", Value::Null),
-            (PendingResponseState::InProgress, "in_progress", Value::Null),
-            (PendingResponseState::Cancelled, "cancelled", Value::Null),
+            (BackgroundResponseState::Queued, "queued", Value::Null),
+            (BackgroundResponseState::InProgress, "in_progress", Value::Null),
+            (BackgroundResponseState::Cancelled, "cancelled", Value::Null),
             (
-                PendingResponseState::Failed(failure),
+                BackgroundResponseState::Failed(failure),
                 "failed",
                 json!({"code": "server_error", "message": "It \"broke\"."}),
             ),
         ] {
-            let shown = with_pending_state(ANSWERED.as_bytes(), &state);
+            let shown = with_background_state(ANSWERED.as_bytes(), &state);
             let expected = json!({"id": "resp_1", "status": status, "error": error, "incomplete_details": null,
                 "background": true, "metadata": {"status": "mine"}, "output": [], "usage": null});
             assert_eq!(value(&shown), expected);

@@ -89,7 +89,7 @@ fn engine_failure(status: u16, body: &[u8], model_window: u64, request: &FailedR
     if about.is_length_failure(may_exceed) || about.is_history_failure() || about.is_output_cap_failure() {
         return client_error(&about, status, body, model_window, request.sent);
     }
-    let is_about_calls = about.is_call_failure();
+    let is_about_calls = about.is_tool_call_failure();
     if (is_about_calls || status == 500) && truncated_calls::find_truncated_call(request.sent).is_some() {
         let refusal = truncated_calls::truncated_call_error(request.client);
         return UpstreamError { may_be_provider: !is_about_calls, ..UpstreamError::caller_error(refusal) };
@@ -134,7 +134,7 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 
 /// Classifies an error object inside a successful response without knowledge of the request. The error is a client
 /// error only if it is about the context window or refused content and states no status of 500 or above. An error that
-/// states a timeout or a rate limit gets the kind of that status. [`classify_in_band_error`] classifies the error again
+/// states a timeout or a rate limit gets the kind of that status. [`reclassify_in_band_error`] classifies the error again
 /// with the model's context window and the request.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::parse(body);
@@ -163,7 +163,7 @@ const MAX_IN_BAND_BYTES: usize = 16 << 10;
 /// remains one of the provider keeps its kind, unless the text is about the gateway's account, a rate limit or an
 /// overload. An error without an error object (`in_band_body`) is returned unchanged.
 #[must_use]
-pub fn classify_in_band_error<'r>(
+pub fn reclassify_in_band_error<'r>(
     mut error: UpstreamError,
     model_window: u64,
     request: impl Into<FailedRequest<'r>>,

@@ -124,7 +124,7 @@ impl AnswerEvent {
     /// Returns the event for a client whose dialect has no messages inside an answer. The start of a message becomes a
     /// blank line if an earlier message has text, and otherwise `None`; other events are returned unchanged.
     #[must_use]
-    pub fn without_messages(self) -> Option<Self> {
+    pub fn flatten_message_start(self) -> Option<Self> {
         match self {
             Self::MessageStart { is_next, .. } => {
                 is_next.then(|| Self::Text { choice: 0, text: EscapedText::new("\n\n"), logprobs: None })

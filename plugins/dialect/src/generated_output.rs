@@ -7,7 +7,7 @@ use penstock_core::{InferenceRequest, UsageBounds};
 
 /// Amount of output that one provider generated: bytes of text, bytes of sealed reasoning, and tool calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GeneratedTokenCount {
+pub(crate) struct GeneratedOutput {
     bytes: usize,
     /// Bytes of reasoning that only the provider can read.
     sealed_bytes: usize,
@@ -15,7 +15,7 @@ pub(crate) struct GeneratedTokenCount {
     echo: EchoMeter,
 }
 
-impl GeneratedTokenCount {
+impl GeneratedOutput {
     /// Creates an empty amount at the start of an answer.
     pub(crate) fn new(ask: &InferenceRequest) -> Self {
         Self { echo: EchoMeter::new(ask, TokenIdBytes::Least), ..Self::default() }

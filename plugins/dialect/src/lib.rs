@@ -66,7 +66,7 @@ mod translator_def;
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_to_messages::DEFAULT_MAX_TOKENS;
 pub use choices::join_completions;
-pub use classify::{FailedRequest, classify_error, classify_in_band_error, join_sent_body};
+pub use classify::{FailedRequest, classify_error, join_sent_body, reclassify_in_band_error};
 pub use response_constraints::ResponseConstraints;
 pub use stream_translator::{StreamTranslator, new_stream_translation};
 pub use structured_output::accepts_json_schema;

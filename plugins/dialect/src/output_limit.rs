@@ -1,7 +1,7 @@
 //! Limit on the generated text of an answer, for providers that ignore `max_tokens`.
 
 use crate::event::AnswerEvent;
-use crate::generated_output::GeneratedTokenCount;
+use crate::generated_output::GeneratedOutput;
 use penstock_core::{FinishReason, InferenceRequest, UsageBounds};
 
 /// Limit on the bytes that one provider generates. It is far above what the allowed tokens can contain, so that only an
@@ -31,7 +31,7 @@ impl OutputLimit {
 
     /// Returns the part of an event that is within the limit. `output` is the output so far, including this event.
     /// After the limit, content is dropped, and finish reasons become `Length`.
-    pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedTokenCount) -> Option<AnswerEvent> {
+    pub(crate) fn apply(&mut self, event: AnswerEvent, output: &GeneratedOutput) -> Option<AnswerEvent> {
         let is_content = event.is_content();
         let is_first_excess = !self.is_exceeded && is_content && output.generated_bytes() > self.max_bytes;
         self.is_exceeded |= is_first_excess;

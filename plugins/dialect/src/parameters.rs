@@ -310,7 +310,7 @@ pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
 /// Returns true if the path in the error of a request builder begins with `response_format` or with an engine parameter
 /// that constrains the answer ([`ParameterEffect::Constraint`], such as `bad_words`).
 #[must_use]
-pub fn names_constraining_parameter(error: &ApiError) -> bool {
+pub fn is_constraint_error(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
     name == "response_format"

@@ -43,7 +43,7 @@ impl<'a> StoredResponse<'a> {
 /// Returns the response object from a buffered answer, or from the last event of a stream. `None` if its status is
 /// neither `completed` nor `incomplete`.
 #[must_use]
-pub fn completed_response(answer: &[u8]) -> Option<&[u8]> {
+pub fn storable_response(answer: &[u8]) -> Option<&[u8]> {
     let response = if is_object(answer) { answer } else { last_event_response(answer)? };
     let status = parse_string(member_value(response, "status")?)?;
     STORED_STATUSES.contains(&&*status).then_some(response)
@@ -248,18 +248,15 @@ mod tests {
     #[test]
     fn the_response_is_found_in_a_body_and_in_the_end_of_a_stream() {
         let body = br#"{"id":"resp_1","status":"incomplete","output":[]}"#;
-        assert_eq!(completed_response(body), Some(&body[..]));
+        assert_eq!(storable_response(body), Some(&body[..]));
         let event = |status: &str| {
             format!(
                 "event: a\ndata: {{\"x\":1}}\n\nevent: b\ndata: {{\"response\":{{\"status\":\"{status}\"}}}}\n\n"
             )
         };
-        assert_eq!(
-            completed_response(event("completed").as_bytes()),
-            Some(&br#"{"status":"completed"}"#[..])
-        );
+        assert_eq!(storable_response(event("completed").as_bytes()), Some(&br#"{"status":"completed"}"#[..]));
         for other in [event("failed"), "data: {\"code\":1}\n\n".to_owned(), String::new()] {
-            assert_eq!(completed_response(other.as_bytes()), None, "{other}");
+            assert_eq!(storable_response(other.as_bytes()), None, "{other}");
         }
     }
 

@@ -148,7 +148,7 @@ fn an_error_in_any_form_is_the_client_s_if_its_text_says_so() {
         let stream = "error: {\"code\":400,\"message\":\"temperature must be less than 2\"}\n\n";
         let mut decoder = crate::decode::new_decoder(provider, "id");
         let error = decoder.push(Bytes::from(stream), &mut Vec::new()).unwrap_err();
-        let error = classify::classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+        let error = classify::reclassify_in_band_error(error, 8192, br#"{"messages":[]}"#);
         assert_eq!(error.kind, UpstreamErrorKind::Caller, "{provider:?}");
         assert!(error.api_error.unwrap().message.contains("temperature must be less than 2"));
     }

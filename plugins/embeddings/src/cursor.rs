@@ -6,12 +6,12 @@ use std::ops::Range;
 
 /// Position in a JSON text. Every step returns `None` if the text does not match; the cursor must not be used after
 /// that.
-pub(crate) struct EmbeddingJsonCursor<'j> {
+pub(crate) struct AnswerJsonCursor<'j> {
     json: &'j [u8],
     at: usize,
 }
 
-impl<'j> EmbeddingJsonCursor<'j> {
+impl<'j> AnswerJsonCursor<'j> {
     /// Creates a cursor before the first value.
     pub(crate) fn new(json: &'j [u8]) -> Self {
         Self { json, at: json::skip_space(json, 0) }

@@ -2,7 +2,7 @@
 //! categories are the model's own.
 
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::EmbeddingJsonCursor;
+use crate::cursor::AnswerJsonCursor;
 use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
@@ -42,7 +42,7 @@ struct ModerationResults {
 fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError> {
     let mut usage = AnswerUsage::default();
     let (mut list, mut found, mut error) = (None, 0, false);
-    let mut cursor = EmbeddingJsonCursor::new(answer);
+    let mut cursor = AnswerJsonCursor::new(answer);
     let read = cursor.read_object(|key, cursor| {
         match key {
             "results" if list.is_none() => {
@@ -71,7 +71,7 @@ fn read(answer: &Bytes, count: usize) -> Result<ModerationResults, UpstreamError
 
 /// Reads a result object and checks the types of its known members. `flagged` or `categories` is required, because
 /// clients read an empty result as harmless. The names of the categories depend on the model and are not checked.
-fn check_result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
+fn check_result(cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
     let mut has_verdict = false;
     cursor.read_object(|key, cursor| {
         let value = cursor.read_value_bytes()?;

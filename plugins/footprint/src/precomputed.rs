@@ -86,7 +86,7 @@ impl OfferFactors {
     /// Returns true if the energy depends on the work alone, so that a client can compute its bill, as `billing =
     /// "energy"` requires. Otherwise the energy depends on time.
     #[must_use]
-    pub const fn is_computable(&self) -> bool {
+    pub const fn is_computable_from_work(&self) -> bool {
         self.coefficients.is_some()
     }
 

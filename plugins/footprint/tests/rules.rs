@@ -174,7 +174,7 @@ fn where_nothing_is_known_the_time_tells_and_says_so() {
         offer(&wide).attempt_energy(&tokens(9, 0, 9), None).footprint().energy_kwh,
         decimal("0.001770666667")
     );
-    assert!(!offer(&wide).is_computable() && offer(&chat()).is_computable());
+    assert!(!offer(&wide).is_computable_from_work() && offer(&chat()).is_computable_from_work());
 }
 
 #[test]

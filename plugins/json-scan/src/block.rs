@@ -20,15 +20,15 @@ pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
 
 /// True if a block has a byte that must be escaped in a string: a quote, a backslash or a control character.
 #[inline]
-pub(crate) fn has_special_bytes(quarters: BlockVectors) -> bool {
+pub(crate) fn has_must_escape_bytes(quarters: BlockVectors) -> bool {
     // The four vectors are written out, because a closure over an array is not always inlined.
     let [a, b, c, d] = quarters;
-    (special_byte_mask(a) | special_byte_mask(b) | special_byte_mask(c) | special_byte_mask(d)).any()
+    (must_escape_lanes(a) | must_escape_lanes(b) | must_escape_lanes(c) | must_escape_lanes(d)).any()
 }
 
 /// Vector mask of the quotes, backslashes and control characters.
 #[inline]
-pub(crate) fn special_byte_mask(bytes: u8x16) -> u8x16 {
+pub(crate) fn must_escape_lanes(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(QUOTE) | bytes.simd_eq(BACKSLASH) | bytes.min(LAST_CONTROL).simd_eq(bytes)
 }
 

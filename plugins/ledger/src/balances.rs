@@ -3,7 +3,7 @@
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use crate::error::EntryError;
 use crate::posting::{BookTotals, entry_postings};
-use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
+use penstock_core::entry_number::{chain_base, chain_of, sequence_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ impl ChainBalances {
     /// Creates the sums before the first entry of a chain.
     #[must_use]
     pub fn at_chain_start(chain: u32) -> Self {
-        Self { seq: chain_start(chain), ..Self::default() }
+        Self { seq: chain_base(chain), ..Self::default() }
     }
 
     /// Applies the next entry.

@@ -66,7 +66,7 @@ impl BudgetLease {
     }
 
     /// Removes and returns the unwritten spending: the amount that the leased part covers, and the excess.
-    fn take_written(&mut self) -> (i64, i64) {
+    fn take_unwritten(&mut self) -> (i64, i64) {
         let covered = self.unwritten.min(self.stored().max(0));
         let excess = self.unwritten.saturating_sub(covered);
         self.left = self.left.saturating_add(excess);
@@ -74,7 +74,7 @@ impl BudgetLease {
         (covered, excess)
     }
 
-    fn put_back_written(&mut self, covered: i64, excess: i64) {
+    fn put_back_unwritten(&mut self, covered: i64, excess: i64) {
         self.left = self.left.saturating_sub(excess);
         self.unwritten = self.unwritten.saturating_add(covered).saturating_add(excess);
     }
@@ -139,15 +139,15 @@ impl BudgetLeases {
     }
 
     /// Removes and returns the spending that the store does not have yet.
-    pub(crate) fn take_written(&mut self) -> LeaseSpending {
-        let (day, month) = (self.day.take_written(), self.month.take_written());
+    pub(crate) fn take_unwritten(&mut self) -> LeaseSpending {
+        let (day, month) = (self.day.take_unwritten(), self.month.take_unwritten());
         LeaseSpending { covered: (day.0, month.0), excess: (day.1, month.1) }
     }
 
-    /// Undoes [`BudgetLeases::take_written`] after a failed write.
-    pub(crate) fn put_back_written(&mut self, written: LeaseSpending) {
-        self.day.put_back_written(written.covered.0, written.excess.0);
-        self.month.put_back_written(written.covered.1, written.excess.1);
+    /// Undoes [`BudgetLeases::take_unwritten`] after a failed write.
+    pub(crate) fn put_back_unwritten(&mut self, written: LeaseSpending) {
+        self.day.put_back_unwritten(written.covered.0, written.excess.0);
+        self.month.put_back_unwritten(written.covered.1, written.excess.1);
     }
 }
 
@@ -201,7 +201,7 @@ impl UsageMeter {
     }
 
     /// Subtracts an amount from the leased part, to give it back, if that much is unreserved; returns true on success.
-    pub fn take_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
+    pub fn try_reduce_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
         let is_there = self.lease_available(period) >= amount;
         if is_there {
             self.add_lease(period, amount.saturating_neg());
@@ -231,13 +231,13 @@ impl UsageMeter {
     /// Removes and returns the spending of the leased parts that the store does not have yet; the caller has to write
     /// it.
     pub fn take_unwritten_spending(&mut self) -> LeaseSpending {
-        self.leases.as_mut().map(|leases| leases.take_written()).unwrap_or_default()
+        self.leases.as_mut().map(|leases| leases.take_unwritten()).unwrap_or_default()
     }
 
     /// Undoes [`UsageMeter::take_unwritten_spending`] after a failed write.
     pub fn restore_unwritten_spending(&mut self, written: LeaseSpending) {
         if let Some(leases) = &mut self.leases {
-            leases.put_back_written(written);
+            leases.put_back_unwritten(written);
         }
     }
 
@@ -301,9 +301,9 @@ mod tests {
             lease.spend(spent);
             assert_eq!(lease.stored(), left, "the store knows nothing of the charge");
             let before = lease;
-            let (taken, excess) = lease.take_written();
+            let (taken, excess) = lease.take_unwritten();
             assert_eq!((taken, lease.left, lease.stored()), (covered, after, after), "{left} {spent}");
-            lease.put_back_written(taken, excess);
+            lease.put_back_unwritten(taken, excess);
             assert_eq!(lease, before);
         }
     }
@@ -313,7 +313,7 @@ mod tests {
         let mut lease = BudgetLease { left: 100, ..BudgetLease::default() };
         lease.spend(130);
         lease.left += 50;
-        assert_eq!((lease.stored(), lease.take_written()), (150, (130, 0)));
+        assert_eq!((lease.stored(), lease.take_unwritten()), (150, (130, 0)));
         assert_eq!((lease.left, lease.stored()), (20, 20));
     }
 }

@@ -336,7 +336,7 @@ fn a_leased_budget_admits_its_part_and_the_part_lasts_over_midnight() {
     key.add_lease(BudgetPeriod::Day, 30);
     let open = ask(&mut key, &limits, &cost(1, 1, 20), NOON).unwrap();
     assert_eq!((wait(&key, 10, NOON), wait(&key, 11, NOON)), (None, dry));
-    assert!(!key.take_lease(BudgetPeriod::Day, 11) && key.take_lease(BudgetPeriod::Day, 5));
+    assert!(!key.try_reduce_lease(BudgetPeriod::Day, 11) && key.try_reduce_lease(BudgetPeriod::Day, 5));
     key.settle(open.key, &limits, &ActualCost { input: 1, output: 1, money: MicroCredits(22) }, NOON);
     let lease =
         |key: &UsageMeter| (key.unspent_lease(BudgetPeriod::Day), key.stored_lease(BudgetPeriod::Day));

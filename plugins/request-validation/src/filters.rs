@@ -6,7 +6,7 @@
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, ModelKind, OfferFilter, OfferFilters, WorkUnit};
+use penstock_core::{ApiError, ModelKind, OfferFilterKind, OfferFilters, WorkUnit};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
@@ -36,7 +36,7 @@ pub(crate) fn read_filters(
     }
     let Some(value) = top.get("filters") else { return Ok(None) };
     let path = top.path("filters");
-    let names = OfferFilter::ALL.map(OfferFilter::name);
+    let names = OfferFilterKind::ALL.map(OfferFilterKind::name);
     let [countries, cost, intensity, speed] = read::object(value, &path, names)?;
     let mut unknown = value
         .members()

@@ -12,7 +12,7 @@ mod other_kinds;
 mod refusal;
 
 pub use foreign::{
-    CHAT_MEMBERS_OF_MESSAGES, FOREIGN_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_RERANK_MEMBERS,
+    FOREIGN_MEMBERS, REFUSED_EMBEDDING_MEMBERS, REFUSED_MESSAGES_MEMBERS, REFUSED_RERANK_MEMBERS,
 };
 pub use other_kinds::{REFUSED_IMAGE_MEMBERS, REFUSED_MODERATION_MEMBERS, REFUSED_SPEECH_MEMBERS};
 
@@ -284,7 +284,7 @@ pub(crate) fn refuse_unsupported_members(top: &RootObject<'_>, dialect: Dialect)
         Some(KnownMember { treatment: Refused(asks), description: about, .. }) => Some((*asks, *about)),
         Some(_) => None,
         None if dialect == Dialect::Messages => {
-            find_refused(CHAT_MEMBERS_OF_MESSAGES, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
+            find_refused(REFUSED_MESSAGES_MEMBERS, name).or_else(|| find_refused(FOREIGN_MEMBERS, name))
         }
         None => find_refused(FOREIGN_MEMBERS, name),
     })

@@ -98,9 +98,9 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
 #[test]
 fn foreign_members_are_refused_at_every_conversation_endpoint() {
     let sorted = |rows: &[RefusedMember]| rows.windows(2).all(|two| two[0].0 < two[1].0);
-    assert!(sorted(FOREIGN_MEMBERS) && sorted(CHAT_MEMBERS_OF_MESSAGES));
+    assert!(sorted(FOREIGN_MEMBERS) && sorted(REFUSED_MESSAGES_MEMBERS));
     for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
-        let own = CHAT_MEMBERS_OF_MESSAGES.iter().filter(|_| dialect == Dialect::Messages);
+        let own = REFUSED_MESSAGES_MEMBERS.iter().filter(|_| dialect == Dialect::Messages);
         for (name, asks, _) in FOREIGN_MEMBERS.iter().chain(own) {
             if find_member(dialect, name).is_some_and(|row| !matches!(row.treatment, Refused(_)))
                 || (dialect, *name) == (Dialect::Chat, "modalities")

@@ -3,7 +3,7 @@
 //!
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
 //! [explores](crate::Flavor::allows_exploration), only to a healthy idle offer that has not just failed, at a price of
-//! at most [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
+//! at most [`MAX_EXPLORATION_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
 //! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its
 //! regular order.
 
@@ -19,10 +19,10 @@ pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.
-pub const MAX_PRICE_RATIO: f64 = 2.0;
+pub const MAX_EXPLORATION_PRICE_RATIO: f64 = 2.0;
 
 /// Maximum prompt size of a request that may explore, in tokens.
-pub const MAX_PROMPT_TOKENS: u64 = 1_000;
+pub const MAX_EXPLORATION_PROMPT_TOKENS: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third
 /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
@@ -77,7 +77,7 @@ pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> 
 }
 
 fn is_explorable(one: &Candidate, price: f64) -> bool {
-    let affordable = one.price.is_finite() && one.price <= price * MAX_PRICE_RATIO;
+    let affordable = one.price.is_finite() && one.price <= price * MAX_EXPLORATION_PRICE_RATIO;
     one.measured_age.is_none_or(|age| age > MAX_MEASUREMENT_AGE)
         && one.health == OfferHealth::Healthy
         && one.in_flight == 0

@@ -37,8 +37,8 @@ pub use breaker::{AttemptOutcome, BreakerClient, BreakerState, CircuitBreaker, O
 pub use budget::RetryBudget;
 pub use explanation::{ExplainedOffer, OfferRank, explain_plan};
 pub use explore::{
-    ExplorationBudget, MAX_MEASUREMENT_AGE, MAX_PRICE_RATIO, MAX_PROMPT_TOKENS, REQUESTS_PER_EXPLORATION,
-    choose_exploration,
+    ExplorationBudget, MAX_EXPLORATION_PRICE_RATIO, MAX_EXPLORATION_PROMPT_TOKENS, MAX_MEASUREMENT_AGE,
+    REQUESTS_PER_EXPLORATION, choose_exploration,
 };
 pub use flavor::{
     BALANCED, BATCH, ECO, FLAVORS, Flavor, FlavorWeights, PRICE, SPEED, default_flavor, split_flavor,

@@ -20,7 +20,7 @@ mod slices;
 mod unfinished;
 mod usage;
 
-use claims::coordination_rows;
+use claims::coordination_row_removals;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 pub use claims::{
-    BatchClaim, BatchCoordination, CancellationRequest, ClaimState, FleetInsertOutcome, claim_for_insert,
+    BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertOutcome, claim_for_insert,
 };
 pub use lists::BatchPage;
 pub use slices::{
-    BatchSlice, MAX_SLICES, SliceEnd, SliceProgress, SliceResultRecord, is_slice_id, parent_batch_id,
+    BatchSlice, MAX_SLICES, ResultSegment, SliceEnd, SliceProgress, is_slice_id, parent_batch_id,
     slicing_rows,
 };
 pub use unfinished::{UnfinishedEntry, UnfinishedSlices};
@@ -310,7 +310,7 @@ pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowW
     if record.state.is_final() {
         rows.push(row(StoreTable::Batches, open_key(&record.id), None));
         rows.push(row(StoreTable::Lines, lines, None));
-        rows.extend(coordination_rows(&record.id));
+        rows.extend(coordination_row_removals(&record.id));
         if let Some(count) = record.slices {
             rows.extend(slices::slice_row_removals(&record.id, count));
         }

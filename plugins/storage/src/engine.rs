@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::{RepairOutcome, Store, StoreError, StoreOptions, sled};
 
 /// Function that copies the readable rows of a damaged store to a new one, and reports the rows of each chunk.
-pub type RepairStore =
+pub type RepairStoreFn =
     fn(&Path, &Path, StoreOptions, &mut dyn FnMut(u64)) -> Result<RepairOutcome, StoreError>;
 
 /// Function that opens the store in a folder, created if missing. A folder with a store of another engine is refused.
-pub type OpenStore = fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>;
+pub type OpenStoreFn = fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>;
 
 /// Engine that keeps a store in a folder.
 #[derive(Clone, Copy)]
@@ -20,9 +20,9 @@ pub struct FolderEngine {
     /// Description of one line, for the schema of the configuration.
     pub summary: &'static str,
     /// Opens the store in a folder.
-    pub open: OpenStore,
+    pub open: OpenStoreFn,
     /// Repairs a store; `None` for an engine without a repair, whose damaged stores are restored from an archive.
-    pub repair: Option<RepairStore>,
+    pub repair: Option<RepairStoreFn>,
 }
 
 /// All storage engines with a folder, the default first.

@@ -45,7 +45,7 @@ pub mod users;
 mod versioned_json;
 
 pub use self::sled::{CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with};
-pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStore};
+pub use engine::{EMBEDDED_ENGINE, FOLDER_ENGINES, FolderEngine, RepairStoreFn};
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;

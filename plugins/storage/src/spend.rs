@@ -115,8 +115,8 @@ impl From<(SpendOwner, SpendRecord)> for SpendAddition {
 }
 
 impl SpendAddition {
-    /// Returns the operations that add the spending in the store. `strand` is 0 for a single process.
-    fn operations(&self, strand: u32) -> Transaction {
+    /// Returns the operations that add the spending in the store. `incarnation` is 0 for a single process.
+    fn operations(&self, incarnation: u32) -> Transaction {
         let add = Transaction::new().add_amounts(
             StoreTable::Spend,
             spend_key(&self.owner),
@@ -126,7 +126,7 @@ impl SpendAddition {
         let parts = parts.into_iter().filter(|(_, amount)| *amount != 0);
         parts.fold(add, |batch, (period, amount)| {
             let pool = BudgetPool { owner: self.owner.clone(), period };
-            batch.append(SharedFleet::spend_budget(strand, &pool, amount))
+            batch.append(SharedFleet::budget_spending_operations(incarnation, &pool, amount))
         })
     }
 }
@@ -136,7 +136,7 @@ impl SpendAddition {
 pub struct SpendStore {
     store: Arc<dyn Store>,
     /// Number of the fleet member; 0 for a process that is alone.
-    strand: u32,
+    incarnation: u32,
     number_key: Arc<[u8]>,
     /// Additions that were accepted but may not be applied yet. The lock is held while they are applied.
     pending: Arc<Mutex<PendingAdditions>>,
@@ -158,15 +158,15 @@ impl SpendStore {
         SpendStore::for_member(store, 0)
     }
 
-    /// Creates a view for a member of a fleet, which numbers its additions by itself. A `strand` of 0 is a process
+    /// Creates a view for a member of a fleet, which numbers its additions by itself. A `incarnation` of 0 is a process
     /// without a fleet.
     #[must_use]
-    pub fn for_member(store: Arc<dyn Store>, strand: u32) -> SpendStore {
-        let number_key = match strand {
+    pub fn for_member(store: Arc<dyn Store>, incarnation: u32) -> SpendStore {
+        let number_key = match incarnation {
             0 => Arc::from(NUMBER_KEY),
-            _ => [NUMBER_KEY, b"/", &strand.to_be_bytes()].concat().into(),
+            _ => [NUMBER_KEY, b"/", &incarnation.to_be_bytes()].concat().into(),
         };
-        SpendStore { store, strand, number_key, pending: Arc::default() }
+        SpendStore { store, incarnation, number_key, pending: Arc::default() }
     }
 
     /// Returns the spending of several owners, in their order; `None` without a record.
@@ -244,8 +244,8 @@ impl SpendStore {
         let numbered = numbered.put(table, key, counter_row(applied));
         // A process that the others removed from the fleet no longer owns its parts, so they require that it is alive.
         let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
-        let numbered = if has_parts { numbered.append(require_alive(self.strand)) } else { numbered };
-        additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.strand)))
+        let numbered = if has_parts { numbered.append(require_alive(self.incarnation)) } else { numbered };
+        additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.incarnation)))
     }
 
     /// Passes every spending record to `each`.

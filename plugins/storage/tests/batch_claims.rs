@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{
-    BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, CancellationRequest, ClaimState,
+    BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, ClaimState, EndRequest,
     FleetInsertOutcome, record_rows,
 };
 use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
@@ -22,8 +22,8 @@ fn batches(ids: &[&str]) -> (Arc<dyn Store>, BatchStore) {
     (store, batches)
 }
 
-fn alive(strand: u8) -> RowFence {
-    RowFence { table: StoreTable::Meta, key: vec![strand], value: Some(b"name".to_vec()) }
+fn alive(incarnation: u8) -> RowFence {
+    RowFence { table: StoreTable::Meta, key: vec![incarnation], value: Some(b"name".to_vec()) }
 }
 
 fn claim_of(batches: &BatchStore, id: &str) -> Option<BatchClaim> {
@@ -48,18 +48,18 @@ fn commit(record: &BatchRecord, claim: BatchClaim) -> LedgerCommit {
 #[test]
 fn a_claim_is_taken_by_one_member_while_it_is_alive_and_the_batch_is_unfinished() {
     let (store, batches) = batches(&["b"]);
-    let take = |seen: Option<&BatchClaim>, strand: u8| {
-        batches.take_claim("b", seen, u32::from(strand), Some(&alive(strand))).unwrap()
+    let take = |seen: Option<&BatchClaim>, incarnation: u8| {
+        batches.take_claim("b", seen, u32::from(incarnation), Some(&alive(incarnation))).unwrap()
     };
     assert_eq!(take(None, 1), None, "it was evicted");
-    for strand in [1_u8, 2] {
-        store.apply(Transaction::new().put(StoreTable::Meta, vec![strand], *b"name")).unwrap();
+    for incarnation in [1_u8, 2] {
+        store.apply(Transaction::new().put(StoreTable::Meta, vec![incarnation], *b"name")).unwrap();
     }
     let first = take(None, 1).unwrap();
-    assert_eq!((first.strand, first.number, first.state), (1, 1, ClaimState::Held));
+    assert_eq!((first.incarnation, first.number, first.state), (1, 1, ClaimState::Held));
     assert_eq!(take(None, 2), None, "both have seen no claim");
     let second = take(Some(&first), 2).unwrap();
-    assert_eq!((second.strand, second.number), (2, 2));
+    assert_eq!((second.incarnation, second.number), (2, 2));
     assert_eq!(take(Some(&first), 1), None);
     batches.release_claim("b", &first).unwrap();
     assert_eq!(claim_of(&batches, "b"), Some(second), "another one's claim is not released");
@@ -104,12 +104,12 @@ fn a_commit_counts_once_and_needs_the_claim_as_it_left_it() {
 #[test]
 fn an_end_is_requested_once_and_forgotten_with_the_batch() {
     let (store, batches) = batches(&["a", "b"]);
-    batches.request_end("b", CancellationRequest::InputDeleted).unwrap();
-    batches.request_end("b", CancellationRequest::Cancelled).unwrap();
-    batches.request_end("unknown", CancellationRequest::Cancelled).unwrap();
+    batches.request_end("b", EndRequest::InputDeleted).unwrap();
+    batches.request_end("b", EndRequest::Cancelled).unwrap();
+    batches.request_end("unknown", EndRequest::Cancelled).unwrap();
     let ids = ["a".to_owned(), "b".to_owned(), "unknown".to_owned()];
     let ends = || batches.coordination(&ids).unwrap().iter().map(|row| row.end).collect::<Vec<_>>();
-    assert_eq!(ends(), [None, Some(CancellationRequest::InputDeleted), None]);
+    assert_eq!(ends(), [None, Some(EndRequest::InputDeleted), None]);
     let ended = BatchRecord { state: BatchState::Failed, ..record("b") };
     let rows = record_rows(&ended, None).unwrap();
     let delete = rows.into_iter().fold(Transaction::new(), |batch, row| match row.value {
@@ -118,7 +118,7 @@ fn an_end_is_requested_once_and_forgotten_with_the_batch() {
     });
     store.apply(delete).unwrap();
     assert_eq!(ends(), [None; 3]);
-    batches.request_end("b", CancellationRequest::Cancelled).unwrap();
+    batches.request_end("b", EndRequest::Cancelled).unwrap();
     assert_eq!(batches.coordination(&ids[1..2]).unwrap(), [BatchCoordination::default()]);
 }
 

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use penstock_storage::batches::{
-    BatchClaim, BatchRecord, BatchSlice, BatchState, BatchStore, CancellationRequest, MAX_SLICES, SliceEnd,
-    SliceResultRecord, UnfinishedEntry, record_rows, slicing_rows,
+    BatchClaim, BatchRecord, BatchSlice, BatchState, BatchStore, EndRequest, MAX_SLICES, ResultSegment,
+    SliceEnd, UnfinishedEntry, record_rows, slicing_rows,
 };
 use penstock_storage::ledger::RowWrite;
 use penstock_storage::{RowPage, Store, StoreTable, Transaction, open_in_memory};
@@ -73,13 +73,13 @@ fn a_damaged_slice_is_reported_and_the_others_are_listed() {
 #[test]
 fn a_slice_is_claimed_by_one_member_while_it_is_open() {
     let (store, batches, record, _) = divided();
-    let take = |seen: Option<&BatchClaim>, strand| {
-        batches.take_slice_claim("b", &slice(1), seen, (strand, None)).unwrap()
+    let take = |seen: Option<&BatchClaim>, incarnation| {
+        batches.take_slice_claim("b", &slice(1), seen, (incarnation, None)).unwrap()
     };
     let first = take(None, 1).unwrap();
     assert_eq!(take(None, 2), None);
     let second = take(Some(&first), 2).unwrap();
-    assert_eq!((second.strand, second.number), (2, 2));
+    assert_eq!((second.incarnation, second.number), (2, 2));
     let done = of_slice(&record, slice(1), BatchState::InProgress);
     apply(&store, record_rows(&done, Some(&[1, 0])).unwrap());
     assert_eq!(batches.finished_line_bitmap("b/0001").unwrap(), Some(vec![1, 0]));
@@ -99,30 +99,30 @@ fn only_the_holder_of_the_batch_ends_slices_and_removes_those_that_nobody_has_cl
     batches.take_slice_claim("b", &slice(0), None, (2, None)).unwrap().unwrap();
     let all = [slice(0), slice(1), slice(2)];
     let lost = claim.after_commit();
-    assert!(!batches.request_end_of_slices("b", CancellationRequest::OutputDamaged, Some(&lost)).unwrap());
+    assert!(!batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&lost)).unwrap());
     batches.remove_unclaimed_slices("b", &all, &lost, (1, None)).unwrap();
     assert_eq!(batches.slice_progress("b", 9).unwrap().slices, all);
-    assert!(batches.request_end_of_slices("b", CancellationRequest::OutputDamaged, Some(&claim)).unwrap());
-    assert!(!batches.request_end_of_slices("b", CancellationRequest::Cancelled, Some(&claim)).unwrap());
+    assert!(batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&claim)).unwrap());
+    assert!(!batches.request_end_of_slices("b", EndRequest::Cancelled, Some(&claim)).unwrap());
     batches.remove_unclaimed_slices("b", &all, &claim, (1, None)).unwrap();
     assert_eq!(batches.slice_progress("b", 9).unwrap().slices, [slice(0)]);
     let rows = batches.coordination(&["b".to_owned(), "b/0000".to_owned()]).unwrap();
-    assert!(rows.iter().all(|row| row.end == Some(CancellationRequest::OutputDamaged)));
+    assert!(rows.iter().all(|row| row.end == Some(EndRequest::OutputDamaged)));
 }
 
 #[test]
 fn a_client_ends_a_batch_in_slices_like_any_other() {
     let (_, batches, ..) = divided();
-    batches.request_end("b", CancellationRequest::Cancelled).unwrap();
+    batches.request_end("b", EndRequest::Cancelled).unwrap();
     let rows = batches.coordination(&["b".to_owned()]).unwrap();
-    assert_eq!(rows[0].end, Some(CancellationRequest::Cancelled));
+    assert_eq!(rows[0].end, Some(EndRequest::Cancelled));
 }
 
 #[test]
 fn the_last_commit_removes_all_rows_of_slices_and_fits_into_one_commit() {
     let (store, batches, mut record, _) = divided();
     let segment =
-        SliceResultRecord { file: "file-1".into(), lines: vec![(3, true), (4, false)], ..Default::default() };
+        ResultSegment { file: "file-1".into(), lines: vec![(3, true), (4, false)], ..Default::default() };
     apply(&store, vec![segment.row_write("b").unwrap()]);
     let progress = batches.slice_progress("b", 1).unwrap();
     assert_eq!((progress.segments, progress.more), (vec![segment.clone()], false));

@@ -208,7 +208,7 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         let sized = |key: &str, id: &str, bytes| FileRecord { bytes, ..file(key, id, FilePurpose::Batch) };
         let old = sized("k1", "old", 100);
         files.add(&old).unwrap();
-        files.count_usage().unwrap();
+        files.build_usage_counters().unwrap();
         let used = |key: &str| files.used_bytes(key).map(|used| (used.all, used.key)).unwrap();
         assert_eq!((used("k1"), used("k2")), ((100, 100), (100, 0)));
         let limits = UsedBytes { all: 200, key: 150 };
@@ -227,9 +227,9 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         files.invalidate_usage().unwrap();
         files.add(&sized("k2", "c", 7)).unwrap();
         files.delete(&sized("k1", "a", 50)).unwrap();
-        files.count_usage().unwrap();
+        files.build_usage_counters().unwrap();
         assert_eq!((used("k1"), used("k2")), ((7, 0), (7, 7)));
-        files.count_usage().unwrap();
+        files.build_usage_counters().unwrap();
         assert_eq!(used("k2"), (7, 7));
         let ids = ["file-c".to_owned(), "file-a".to_owned()];
         assert_eq!(files.are_missing(&ids).unwrap(), [false, true]);

@@ -57,13 +57,13 @@ pub fn max_prompt_tokens(bytes: usize, images: u32, image: u64) -> u64 {
 #[must_use]
 pub fn estimate(conversation: &PromptConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
-    estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
+    estimate_conversation_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
 /// Estimates like [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the
 /// estimate.
 #[must_use]
-pub fn estimate_within(
+pub fn estimate_conversation_within(
     conversation: &PromptConversation,
     images: Option<&ImageTokenSettings>,
     budget: &CountBudget<'_>,

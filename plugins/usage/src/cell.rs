@@ -9,9 +9,9 @@ const HOUR_SECONDS: u64 = 3_600;
 
 /// Hour in UTC, as hours since 1970-01-01T00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UsageHour(pub u32);
+pub struct HourNumber(pub u32);
 
-impl UsageHour {
+impl HourNumber {
     /// Returns the hour that contains a time in Unix seconds.
     #[must_use]
     pub fn from_unix(unix: u64) -> Self {
@@ -89,7 +89,7 @@ pub struct RollupDimensions {
     /// Account; empty for the whole gateway.
     pub account: Arc<str>,
     /// Hour in UTC in which the ledger entries were made.
-    pub hour: UsageHour,
+    pub hour: HourNumber,
     /// Public id of the key; empty for the whole gateway.
     pub key: Arc<str>,
     /// Catalogue id of the model.

@@ -3,7 +3,7 @@
 //! The row of a day has the form of an hour's row. Its hour number is `2^31` plus the days since 1970-01-01: to an
 //! earlier version it is an hour of the far future, which no query reaches.
 
-use crate::cell::{RollupDimensions, UsageHour};
+use crate::cell::{HourNumber, RollupDimensions};
 use crate::row::{RowError, decode, hour_key, split_row_key};
 use crate::sums::UsageSums;
 use penstock_core::calendar::UtcDay;
@@ -20,9 +20,9 @@ const HASH_BYTES: usize = 16;
 
 /// Day in UTC, as days since 1970-01-01.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UsageDay(pub u32);
+pub struct DayNumber(pub u32);
 
-impl UsageDay {
+impl DayNumber {
     /// Returns the day that contains a time in Unix seconds.
     #[must_use]
     pub fn from_unix(unix: u64) -> Self {
@@ -31,14 +31,14 @@ impl UsageDay {
 
     /// Returns the day that contains an hour.
     #[must_use]
-    pub const fn of_hour(hour: UsageHour) -> Self {
+    pub const fn of_hour(hour: HourNumber) -> Self {
         Self(hour.0 / DAY_HOURS)
     }
 
     /// Returns the first hour of the day.
     #[must_use]
-    pub const fn first_hour(self) -> UsageHour {
-        UsageHour(self.0.saturating_mul(DAY_HOURS))
+    pub const fn first_hour(self) -> HourNumber {
+        HourNumber(self.0.saturating_mul(DAY_HOURS))
     }
 
     /// Returns the following day.
@@ -48,12 +48,12 @@ impl UsageDay {
     }
 
     /// Returns the number that the row keys of the day have in place of an hour.
-    const fn row_number(self) -> UsageHour {
-        UsageHour(FIRST_ROW_NUMBER.saturating_add(self.0))
+    const fn row_number(self) -> HourNumber {
+        HourNumber(FIRST_ROW_NUMBER.saturating_add(self.0))
     }
 }
 
-impl From<UtcDay> for UsageDay {
+impl From<UtcDay> for DayNumber {
     fn from(day: UtcDay) -> Self {
         Self::from_unix(day.start())
     }
@@ -61,7 +61,7 @@ impl From<UtcDay> for UsageDay {
 
 /// Returns the key prefix of the rows of a day, which sorts directly before them.
 #[must_use]
-pub fn day_key(account: &str, day: UsageDay) -> Vec<u8> {
+pub fn day_key(account: &str, day: DayNumber) -> Vec<u8> {
     hour_key(account, day.row_number())
 }
 
@@ -69,9 +69,9 @@ pub fn day_key(account: &str, day: UsageDay) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if the key has another form.
-pub fn day_of_row(key: &[u8]) -> Result<Option<UsageDay>, RowError> {
+pub fn day_of_row(key: &[u8]) -> Result<Option<DayNumber>, RowError> {
     let (_, number) = split_row_key(key)?;
-    Ok(number.0.checked_sub(FIRST_ROW_NUMBER).map(UsageDay).filter(|_| number != UsageHour(u32::MAX)))
+    Ok(number.0.checked_sub(FIRST_ROW_NUMBER).map(DayNumber).filter(|_| number != HourNumber(u32::MAX)))
 }
 
 /// Decodes the row of a day. The hour of its dimensions is the first one of the day.
@@ -86,12 +86,12 @@ pub fn decode_day(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSu
 
 /// Rollups of one account and day, added up from those of its hours.
 #[derive(Clone, Debug, Default)]
-pub struct DayCells {
-    day: UsageDay,
+pub struct DayRollups {
+    day: DayNumber,
     cells: BTreeMap<[u8; HASH_BYTES], (RollupDimensions, UsageSums)>,
 }
 
-impl DayCells {
+impl DayRollups {
     /// Adds the rollup of an hour with its row key. Returns the rollups of the day before, if this is the first one of
     /// another day.
     ///
@@ -104,7 +104,7 @@ impl DayCells {
         sums: &UsageSums,
     ) -> Result<Option<Self>, RowError> {
         let hash = *key.last_chunk::<HASH_BYTES>().ok_or(RowError::InvalidFormat)?;
-        let day = UsageDay::of_hour(cell.hour);
+        let day = DayNumber::of_hour(cell.hour);
         let earlier =
             (day != self.day).then(|| std::mem::replace(self, Self { day, cells: BTreeMap::new() }));
         match self.cells.get_mut(&hash) {

@@ -5,8 +5,8 @@
 //! after its build is noticed, whichever version of the gateway wrote it: its chain has a later last entry than the
 //! mark, and the days from the time in the mark on count as incomplete.
 
-use crate::cell::UsageHour;
-use crate::day::UsageDay;
+use crate::cell::HourNumber;
+use crate::day::DayNumber;
 use crate::row::{RowError, hour_key};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRowError};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct ChainPosition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayMark {
     /// First day without complete rollups, provided that no chain has entries after its position.
-    pub until: UsageDay,
+    pub until: DayNumber,
     /// Last entry of each chain when the build began.
     pub chains: BTreeMap<u32, ChainPosition>,
     /// Build that is running: only it may write rows of days.
@@ -54,8 +54,8 @@ struct MarkRow {
 
 /// Returns the key of the mark's row, which sorts after all rollups of the whole gateway.
 #[must_use]
-pub fn mark_key() -> Vec<u8> {
-    let mut key = hour_key("", UsageHour(u32::MAX));
+pub fn day_mark_key() -> Vec<u8> {
+    let mut key = hour_key("", HourNumber(u32::MAX));
     key.extend_from_slice(&[0; 16]);
     key
 }
@@ -85,7 +85,7 @@ impl DayMark {
             _ => return Err(UsageRowError::from_row(value).into()),
         };
         let chains = row.chains.into_iter().collect();
-        Ok(Self { until: UsageDay(row.until), chains, build: row.build })
+        Ok(Self { until: DayNumber(row.until), chains, build: row.build })
     }
 
     /// Returns the first day without complete rollups. `tips` are the chains with the numbers of their last entries;
@@ -97,7 +97,7 @@ impl DayMark {
         &self,
         tips: impl IntoIterator<Item = (u32, u64)>,
         mut first_time: impl FnMut(u32) -> Result<u64, E>,
-    ) -> Result<UsageDay, E> {
+    ) -> Result<DayNumber, E> {
         let mut until = self.until;
         for (chain, seq) in tips {
             let changed_at = match self.chains.get(&chain) {
@@ -105,7 +105,7 @@ impl DayMark {
                 Some(position) => position.at,
                 None => first_time(chain)?,
             };
-            until = until.min(UsageDay::from_unix(changed_at));
+            until = until.min(DayNumber::from_unix(changed_at));
         }
         Ok(until)
     }
@@ -121,16 +121,16 @@ mod tests {
         let chains =
             [(0, ChainPosition { seq: 7, at: 20 * 86_400 }), (3, ChainPosition { seq: 9, at: 5 * 86_400 })];
         let build = Some(RunningBuild { id: "b".to_owned(), started: 1 });
-        DayMark { until: UsageDay(20), chains: chains.into(), build }
+        DayMark { until: DayNumber(20), chains: chains.into(), build }
     }
 
     #[test]
     fn a_mark_survives_a_round_trip_and_is_an_empty_rollup_for_an_earlier_version() {
         let value = mark().encode();
         assert_eq!(DayMark::decode(&value), Ok(mark()));
-        let (cell, sums) = decode(&mark_key(), &value).unwrap();
+        let (cell, sums) = decode(&day_mark_key(), &value).unwrap();
         assert_eq!((cell.outcome, sums), (UsageOutcome::Granted, UsageSums::default()));
-        assert_eq!(crate::day_of_row(&mark_key()), Ok(None));
+        assert_eq!(crate::day_of_row(&day_mark_key()), Ok(None));
         let with_version = |v: &str| String::from_utf8(value.clone()).unwrap().replace("\"v\":1", v);
         for (v, error) in [("\"v\":2", RowError::NewerVersion), ("\"v\":0", RowError::InvalidFormat)] {
             assert_eq!(DayMark::decode(with_version(v).as_bytes()), Err(error), "{v}");
@@ -146,13 +146,13 @@ mod tests {
                 .complete_until(tips.iter().copied(), |chain| Ok::<_, ()>(u64::from(chain) * 86_400))
                 .unwrap()
         };
-        assert_eq!(until(&[(0, 7), (3, 9)]), UsageDay(20));
+        assert_eq!(until(&[(0, 7), (3, 9)]), DayNumber(20));
         assert_eq!(
             until(&[(0, 8), (3, 9)]),
-            UsageDay(20),
+            DayNumber(20),
             "later entries are not before the day of the mark"
         );
-        assert_eq!(until(&[(0, 8), (3, 10)]), UsageDay(5));
-        assert_eq!(until(&[(0, 7), (3, 9), (4, 1)]), UsageDay(4), "a chain that the mark does not have");
+        assert_eq!(until(&[(0, 8), (3, 10)]), DayNumber(5));
+        assert_eq!(until(&[(0, 7), (3, 9), (4, 1)]), DayNumber(4), "a chain that the mark does not have");
     }
 }

@@ -1,6 +1,6 @@
 //! Contribution of one entry to a rollup.
 
-use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
+use crate::cell::{HourNumber, RollupDimensions, UsageOutcome};
 use crate::price_class::PriceClass;
 use crate::sums::UsageSums;
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
@@ -57,7 +57,7 @@ pub fn entry_rollup(
     let location = work.as_ref().map_or_else(empty, |work| location(&work.terms));
     let SoldWork { model, provider, terms } =
         work.unwrap_or_else(|| SoldWork { model: empty(), provider: empty(), terms: empty() });
-    let hour = UsageHour::from_unix(entry.at);
+    let hour = HourNumber::from_unix(entry.at);
     let account = entry.account.clone();
     let price = match &entry.kind {
         EntryKind::Settle { wallet, sale, .. } => PriceClass::of_charge(*wallet, sale.batch),

@@ -12,7 +12,7 @@
 //! | correct of a charge | `corrected` | the difference of the amounts, with the model of the charge |
 //! | grant, correct of a grant | `granted` | the granted amount |
 //!
-//! Rollups of ended days are added up from those of their hours ([`DayCells`]), so that a query of a long period reads few
+//! Rollups of ended days are added up from those of their hours ([`DayRollups`]), so that a query of a long period reads few
 //! rows; [`DayMark`] says up to which day they are complete.
 //!
 //! Amounts are integers and exact decimals; there are no floats.
@@ -28,9 +28,9 @@ mod row;
 mod statement;
 mod sums;
 
-pub use cell::{RollupDimensions, UsageHour, UsageOutcome};
-pub use day::{DayCells, UsageDay, day_key, day_of_row, decode_day};
-pub use day_mark::{ChainPosition, DayMark, RunningBuild, mark_key};
+pub use cell::{HourNumber, RollupDimensions, UsageOutcome};
+pub use day::{DayNumber, DayRollups, day_key, day_of_row, decode_day};
+pub use day_mark::{ChainPosition, DayMark, RunningBuild, day_mark_key};
 pub use fold::{SoldWork, entry_rollup, terms_location};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use price_class::PriceClass;

@@ -1,7 +1,7 @@
 //! Range of a usage query: whole days in UTC.
 
-use crate::cell::UsageHour;
-use crate::day::UsageDay;
+use crate::cell::HourNumber;
+use crate::day::DayNumber;
 use penstock_core::calendar::UtcDay;
 
 /// Maximum number of days of a query.
@@ -80,13 +80,13 @@ impl UsageRange {
 
     /// Returns the first day, and the day after the last one.
     #[must_use]
-    pub fn usage_days(self) -> (UsageDay, UsageDay) {
-        (self.from.into(), UsageDay::from(self.to).next())
+    pub fn usage_days(self) -> (DayNumber, DayNumber) {
+        (self.from.into(), DayNumber::from(self.to).next())
     }
 
     /// Returns the first hour, and the hour after the last one.
     #[must_use]
-    pub fn hours(self) -> (UsageHour, UsageHour) {
-        (UsageHour::from_unix(self.from.start()), UsageHour::from_unix(self.to.next().start()))
+    pub fn hours(self) -> (HourNumber, HourNumber) {
+        (HourNumber::from_unix(self.from.start()), HourNumber::from_unix(self.to.next().start()))
     }
 }

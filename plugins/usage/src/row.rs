@@ -5,7 +5,7 @@
 //! value  JSON object with the other dimensions and the sums; zeros and empty names are absent
 //! ```
 
-use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
+use crate::cell::{HourNumber, RollupDimensions, UsageOutcome};
 use crate::price_class::PriceClass;
 use crate::sums::UsageSums;
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow, UsageRowError, parse_amount};
@@ -43,7 +43,7 @@ pub fn account_prefix(account: &str) -> Vec<u8> {
 
 /// Returns the key prefix of the rows of an hour, which sorts directly before them.
 #[must_use]
-pub fn hour_key(account: &str, hour: UsageHour) -> Vec<u8> {
+pub fn hour_key(account: &str, hour: HourNumber) -> Vec<u8> {
     [&account_prefix(account), &hour.0.to_be_bytes()[..]].concat()
 }
 
@@ -71,13 +71,13 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if the key has another form.
-pub fn split_row_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
+pub fn split_row_key(key: &[u8]) -> Result<(&str, HourNumber), RowError> {
     let split = key.len().checked_sub(TAIL_BYTES + 1).ok_or(RowError::InvalidFormat)?;
     let (account, tail) = key.split_at_checked(split).ok_or(RowError::InvalidFormat)?;
     let hour =
         tail.strip_prefix(b"\0").and_then(|tail| tail.first_chunk::<4>()).ok_or(RowError::InvalidFormat)?;
     let account = std::str::from_utf8(account).map_err(|_| RowError::InvalidFormat)?;
-    Ok((account, UsageHour(u32::from_be_bytes(*hour))))
+    Ok((account, HourNumber(u32::from_be_bytes(*hour))))
 }
 
 /// Encodes the value of a rollup's row: its dimensions and sums as JSON.

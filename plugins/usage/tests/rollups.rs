@@ -3,7 +3,7 @@
 
 use penstock_ledger::StatementSums;
 use penstock_usage::{
-    GroupError, PriceClass, RangeError, RollupDimensions, RowError, UsageGrouping, UsageHour, UsageOutcome,
+    GroupError, HourNumber, PriceClass, RangeError, RollupDimensions, RowError, UsageGrouping, UsageOutcome,
     UsageRange, UsageReport, UsageSums, account_prefix, decode, encode, hour_key, row_key,
 };
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn cell() -> impl Strategy<Value = RollupDimensions> {
     ((name(), any::<u32>(), name(), name()), (name(), name(), name(), outcome, price)).prop_map(
         |((account, hour, key, model), (provider, location, terms, outcome, price))| RollupDimensions {
             account,
-            hour: UsageHour(hour),
+            hour: HourNumber(hour),
             key,
             model,
             provider,
@@ -70,7 +70,7 @@ proptest! {
         prop_assert!(key.starts_with(&account_prefix(&cell.account)));
         prop_assert!(key > hour_key(&cell.account, cell.hour));
         if let Some(next) = cell.hour.0.checked_add(1) {
-            prop_assert!(key < hour_key(&cell.account, UsageHour(next)));
+            prop_assert!(key < hour_key(&cell.account, HourNumber(next)));
         }
     }
 
@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn a_row_of_a_later_version_is_refused() {
-    let key = hour_key("a", UsageHour(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
+    let key = hour_key("a", HourNumber(1)).into_iter().chain([0; 16]).collect::<Vec<u8>>();
     assert_eq!(decode(&key, br#"{"v":2,"outcome":"charged"}"#), Err(RowError::NewerVersion));
     assert_eq!(decode(&key, br#"{"v":0,"outcome":"charged"}"#), Err(RowError::InvalidFormat));
     assert_eq!(decode(&key, br#"{"v":1,"outcome":"other"}"#), Err(RowError::InvalidFormat));
@@ -111,7 +111,7 @@ fn too_many_groups_are_refused_and_grants_are_no_usage() {
     let mut report = UsageReport::new(vec![UsageGrouping::Model], 2);
     let cell = |model: &str, outcome| RollupDimensions {
         account: "a".into(),
-        hour: UsageHour(7),
+        hour: HourNumber(7),
         key: "k".into(),
         model: model.into(),
         provider: "".into(),

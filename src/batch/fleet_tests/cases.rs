@@ -87,7 +87,7 @@ async fn a_batch_is_seen_and_cancelled_through_the_other_gateway() {
     let pair = Pair::start().await;
     let [first, second] = &pair.members;
     let id = pair.running(0, 12).await;
-    BatchManager::start_claims(&first.context);
+    BatchManager::start_claim_task(&first.context);
     first.executor.permits.add_permits(CONCURRENCY);
     until("a commit", || pair.record(&id).counts.completed as usize == CONCURRENCY).await;
     let seen = second.context.batches.get(ACCOUNT, &id).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_file_deleted_on_one_gateway_ends_its_batch_on_the_other_and_is_gone_t
     let [first, second] = &pair.members;
     let id = pair.running(0, 12).await;
     let input = pair.record(&id).input;
-    BatchManager::start_claims(&first.context);
+    BatchManager::start_claim_task(&first.context);
     let (key, at) = (pair.principal.public_id.clone(), ExpiryCheck { now: 0, retention: None });
     let old = ExpiryCheck { now: u64::MAX, retention: Some(1) };
     assert_eq!(second.context.files.delete_expired(old).unwrap(), 0, "a batch of the first reads it");

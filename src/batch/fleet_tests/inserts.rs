@@ -146,7 +146,7 @@ async fn a_batch_that_was_refused_and_is_stored_is_cancelled_in_a_fleet() {
     let own = pair.members[0].context.batches.store.clone();
     let is_requested = || {
         let end = own.coordination(std::slice::from_ref(&id)).unwrap()[0].end;
-        end == Some(CancellationRequest::Cancelled)
+        end == Some(EndRequest::Cancelled)
     };
     until("the cancellation to be requested", is_requested).await;
     assert!(third.member.context.batches.close().await);

@@ -10,7 +10,7 @@ impl Pair {
         first.executor.is_overloaded.store(true, Ordering::Release);
         let id = self.started(0, count).await;
         until("the division of the batch", || self.record(&id).slices.is_some()).await;
-        BatchManager::start_claims(&first.context);
+        BatchManager::start_claim_task(&first.context);
         first.context.batches.claims.search.notify_one();
         id
     }

@@ -1,7 +1,7 @@
 //! Tests of batches in slices, which both gateways run at the same time.
 
 use super::*;
-use penstock_storage::batches::{BatchSlice, CancellationRequest};
+use penstock_storage::batches::{BatchSlice, EndRequest};
 
 impl Pair {
     /// Returns a batch in slices that the first member has claimed, and whose first two slices both members run, with
@@ -50,7 +50,7 @@ async fn both_gateways_run_slices_of_a_batch_and_each_line_has_one_result() {
     first.claim().await;
     assert!(!first.runs(&slice_id(&id, 2)), "its slice has lines that have not started");
     for member in &pair.members {
-        BatchManager::start_claims(&member.context);
+        BatchManager::start_claim_task(&member.context);
         member.executor.permits.add_permits(1);
     }
     until("the first results", || pair.completed(&id) == 2).await;
@@ -76,7 +76,7 @@ async fn the_slices_of_a_dead_gateway_are_continued_and_its_late_results_are_ref
     until("more lines in flight", || first.executor.started.load(Ordering::Acquire) == 6).await;
     let output = pair.record(&id).output.unwrap();
     pair.silence(0);
-    BatchManager::start_claims(&second.context);
+    BatchManager::start_claim_task(&second.context);
     second.claim().await;
     assert!(second.runs(&id), "the batch itself is taken over");
     second.executor.permits.add_permits(100);
@@ -113,7 +113,7 @@ async fn a_stopped_gateway_releases_batch_and_slice_and_the_other_continues_the_
     let closed = first.context.batches.close();
     first.executor.permits.add_permits(CONCURRENCY);
     assert!(closed.await);
-    BatchManager::start_claims(&second.context);
+    BatchManager::start_claim_task(&second.context);
     second.claim().await;
     assert!(second.runs(&id), "although the first still lives");
     second.executor.permits.add_permits(100);
@@ -130,7 +130,7 @@ async fn a_cancellation_through_any_gateway_ends_the_slices_of_both() {
         let pair = Pair::start_with(8).await;
         let id = pair.divided(24).await;
         for member in &pair.members {
-            BatchManager::start_claims(&member.context);
+            BatchManager::start_claim_task(&member.context);
             member.executor.permits.add_permits(2);
         }
         until("results", || pair.completed(&id) == 4).await;
@@ -161,7 +161,7 @@ async fn the_deletion_of_the_input_file_ends_the_slices_and_keeps_their_results(
     let old = ExpiryCheck { now: u64::MAX, retention: Some(1) };
     assert_eq!(second.context.files.delete_expired(old).unwrap(), 0, "the batch reads and writes them");
     for member in &pair.members {
-        BatchManager::start_claims(&member.context);
+        BatchManager::start_claim_task(&member.context);
     }
     let (key, at) = (pair.principal.public_id.clone(), ExpiryCheck { now: 0, retention: None });
     second.context.files.delete(&key, &pair.record(&id).input, at).await.unwrap();
@@ -230,7 +230,7 @@ async fn a_batch_in_slices_is_continued_if_other_gateways_do_not_see_it() {
     let closed = first.context.batches.close();
     first.executor.permits.add_permits(CONCURRENCY);
     assert!(closed.await);
-    BatchManager::start_claims(&second.context);
+    BatchManager::start_claim_task(&second.context);
     second.claim().await;
     assert!(second.runs(&id));
     second.executor.permits.add_permits(100);
@@ -248,7 +248,7 @@ async fn a_gateway_that_becomes_the_only_one_ends_a_batch_that_was_cancelled_bef
     until("results", || pair.completed(&id) == 2).await;
     // No member reads its claims, so none learns of the request.
     let store = &pair.members[0].context.batches.store;
-    store.request_end(&id, CancellationRequest::Cancelled).unwrap();
+    store.request_end(&id, EndRequest::Cancelled).unwrap();
     for member in &pair.members {
         assert!(member.context.batches.close().await);
     }
@@ -273,7 +273,7 @@ async fn a_damaged_output_file_ends_the_slices_and_leaves_no_rows() {
     assert!(closed.await);
     let output = pair.record(&id).output.unwrap();
     std::fs::write(second.context.files.path(&output), b"").unwrap();
-    BatchManager::start_claims(&second.context);
+    BatchManager::start_claim_task(&second.context);
     second.claim().await;
     let end = pair.ended(&id).await;
     assert_eq!((end.state, end.errors[0].code.as_str()), (BatchState::Failed, "output_file_damaged"));

@@ -3,7 +3,7 @@
 
 use super::slices::slice_id;
 use super::*;
-use penstock_storage::batches::CancellationRequest;
+use penstock_storage::batches::EndRequest;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_was_cancelled_before_its_takeover_starts_no_line() {
@@ -11,7 +11,7 @@ async fn a_batch_that_was_cancelled_before_its_takeover_starts_no_line() {
     let [first, second] = &pair.members;
     let id = pair.running(0, 12).await;
     // The first member is declared dead before it has read the request.
-    second.context.batches.store.request_end(&id, CancellationRequest::Cancelled).unwrap();
+    second.context.batches.store.request_end(&id, EndRequest::Cancelled).unwrap();
     pair.silence(0);
     second.claim().await;
     let end = pair.ended(&id).await;
@@ -24,7 +24,7 @@ async fn a_batch_that_was_cancelled_before_its_takeover_starts_no_line() {
 async fn a_batch_that_was_cancelled_before_its_first_claim_starts_no_line() {
     let pair = Pair::start().await;
     let id = pair.create(0, &pair.upload(0, 12).unwrap()).await.unwrap().id.clone();
-    pair.members[0].context.batches.store.request_end(&id, CancellationRequest::Cancelled).unwrap();
+    pair.members[0].context.batches.store.request_end(&id, EndRequest::Cancelled).unwrap();
     for member in &pair.members {
         member.claim().await;
     }
@@ -40,7 +40,7 @@ async fn a_slice_whose_batch_was_cancelled_before_its_takeover_starts_no_line() 
     let [first, second] = &pair.members;
     second.executor.permits.add_permits(6);
     until("the end of the second slice", || !second.runs(&slice_id(&id, 1))).await;
-    second.context.batches.store.request_end(&id, CancellationRequest::Cancelled).unwrap();
+    second.context.batches.store.request_end(&id, EndRequest::Cancelled).unwrap();
     pair.silence(0);
     second.claim().await;
     let end = pair.ended(&id).await;
@@ -72,7 +72,7 @@ async fn a_former_holder_of_a_slice_stops_once_it_reads_that_the_slice_has_ended
     let id = pair.divided(12).await;
     let [first, second] = &pair.members;
     pair.silence(0);
-    BatchManager::start_claims(&second.context);
+    BatchManager::start_claim_task(&second.context);
     second.claim().await;
     second.executor.permits.add_permits(100);
     assert_eq!(pair.ended(&id).await.state, BatchState::Completed);
@@ -91,7 +91,7 @@ async fn a_gateway_that_took_a_batch_in_slices_over_stops_if_another_has_ended_i
     let (before, ids) = (pair.record(&id), std::slice::from_ref(&id));
     let claim = second.context.batches.store.coordination(ids).unwrap()[0].claim.unwrap();
     for member in [first, second] {
-        BatchManager::start_claims(&member.context);
+        BatchManager::start_claim_task(&member.context);
         member.executor.permits.add_permits(100);
     }
     let end = pair.ended(&id).await;
@@ -106,11 +106,11 @@ async fn a_gateway_that_took_a_batch_in_slices_over_stops_if_another_has_ended_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_background_response_whose_claim_is_not_written_yet_is_not_interrupted() {
-    use crate::batch::background_watch::{Interruption, ResponseWatch};
-    use penstock_dialect::background_response::PendingResponseState;
+    use crate::batch::background_watch::{Interruption, InterruptionWatch};
+    use penstock_dialect::background_response::BackgroundResponseState;
     let pair = Pair::start().await;
     let batches = &pair.members[0].context.batches;
-    let claim = BatchClaim { strand: 1, number: 1, commits: 0, state: ClaimState::Held };
+    let claim = BatchClaim { incarnation: 1, number: 1, commits: 0, state: ClaimState::Held };
     let record = BatchRecord {
         id: "resp_1".to_owned(),
         key: pair.principal.public_id.to_string(),
@@ -120,13 +120,10 @@ async fn a_background_response_whose_claim_is_not_written_yet_is_not_interrupted
     };
     let (commands, _published) = batches.register(&record, usize::MAX, Some(claim)).unwrap();
     batches.check_claims().await;
-    batches.running.lock()["resp_1"]
-        .commands
-        .send(BatchCommand::End(CancellationRequest::Cancelled))
-        .unwrap();
-    let mut watch = ResponseWatch::new(&pair.members[0].context, &record, commands);
+    batches.running.lock()["resp_1"].commands.send(BatchCommand::End(EndRequest::Cancelled)).unwrap();
+    let mut watch = InterruptionWatch::new(&pair.members[0].context, &record, commands);
     let first = watch.wait_for_interruption().await;
-    assert_eq!(first, Interruption::Ended(PendingResponseState::Cancelled));
+    assert_eq!(first, Interruption::Ended(BackgroundResponseState::Cancelled));
     batches.unregister("resp_1");
     pair.stop().await;
 }

@@ -36,13 +36,13 @@ pub(in super::super) fn open_journal(store: &LedgerStore, folder: &Path) -> Resu
 }
 
 fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError> {
-    let strand = store.claim().map_or(0, penstock_storage::ledger::ChainClaim::strand);
+    let incarnation = store.claim().map_or(0, penstock_storage::ledger::ChainClaim::incarnation);
     let chain = store.chain();
     let position = store.journal_position()?;
     let (mut pending, mut known) = (Vec::new(), None);
     if let Some(stored) = LedgerJournal::read(folder)? {
         let known_position = position.filter(|position| position.generation == stored.id.generation);
-        if (stored.id.strand, stored.id.chain) == (strand, chain)
+        if (stored.id.incarnation, stored.id.chain) == (incarnation, chain)
             && let Some(position) = known_position
         {
             log_gap(&stored, position.number);
@@ -55,7 +55,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     let (id, position) = match known {
         Some(known) => known,
         None => {
-            let id = JournalId { generation: rand::random(), strand, chain };
+            let id = JournalId { generation: rand::random(), incarnation, chain };
             let position = JournalPosition { generation: id.generation, number: 0 };
             store.begin_journal(position)?;
             (id, position)
@@ -179,7 +179,7 @@ pub(in super::super) fn retain_valid_actions(
 }
 
 /// Logs a replay and counts its charges; returns the charges, each with its account.
-pub(in super::super) fn log_replay(
+pub(in super::super) fn record_replay(
     state: &JournalState,
     replayed: &[LedgerAction],
 ) -> Vec<(Arc<str>, ChargeEvent)> {

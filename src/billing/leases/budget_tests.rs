@@ -156,11 +156,11 @@ impl Gateway {
     fn beat(&self, wanted: &[(u32, String)]) {
         let is_written = self.cache.flush_spends(&self.spends);
         let leases = self.ledger.leases().unwrap();
-        let returning = leases.returning_amounts();
+        let returning = leases.begin_returns();
         self.member.write_heartbeat(&MemberReport::default(), returning, Instant::now()).unwrap();
         leases.on_returned();
-        let strand = self.member.member_number();
-        let wanted = wanted.iter().filter(|(member, _)| *member != strand);
+        let incarnation = self.member.member_number();
+        let wanted = wanted.iter().filter(|(member, _)| *member != incarnation);
         leases.set_wanted_by_peers(wanted.cloned());
         self.ledger.mark_late_draws_uncertain(&self.cache);
         self.ledger.adjust_leases(is_written);
@@ -173,8 +173,8 @@ impl Gateway {
     }
 
     /// Returns the number of requests that had to draw.
-    fn waiting_draw_count(&self) -> u64 {
-        self.ledger.leases().unwrap().waiting_draw_count()
+    fn total_request_draws(&self) -> u64 {
+        self.ledger.leases().unwrap().total_request_draws()
     }
 
     fn available(&self) -> i64 {
@@ -264,7 +264,7 @@ async fn a_request_that_exceeds_the_rest_of_a_budget_draws_nothing() {
     database.stores.spends.add(std::slice::from_ref(&spent)).unwrap();
     let informed = database.open("3");
     assert!(!informed.serve(10, 10).await);
-    assert_eq!(informed.waiting_draw_count(), 0);
+    assert_eq!(informed.total_request_draws(), 0);
 }
 
 #[tokio::test]
@@ -273,9 +273,9 @@ async fn a_request_that_another_limit_refuses_draws_nothing() {
     let gateway = database.open("1");
     let cost = CostEstimate { input: 1_001, output: 1, money: MicroCredits(10) };
     assert_eq!(gateway.reserve_cost(&cost).await.unwrap_err().code, ErrorCode::RateLimited);
-    assert_eq!((gateway.waiting_draw_count(), database.leased()), (0, 0));
+    assert_eq!((gateway.total_request_draws(), database.leased()), (0, 0));
     assert!(gateway.serve(10, 10).await);
-    assert_eq!(gateway.waiting_draw_count(), 1);
+    assert_eq!(gateway.total_request_draws(), 1);
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn a_process_continues_with_the_parts_of_the_one_before_also_on_the_next_d
     first.ledger.close();
     let leased = database.leased();
     let second = database.open("1");
-    assert_eq!((second.available(), second.waiting_draw_count()), (leased, 0));
+    assert_eq!((second.available(), second.total_request_draws()), (leased, 0));
     assert!(second.serve(10, 10).await);
     second.beat(&[]);
     second.ledger.close();
@@ -395,5 +395,5 @@ async fn an_account_without_budgets_causes_no_draws() {
         gateway.beat(&[]);
     }
     let leases = gateway.ledger.leases().unwrap();
-    assert_eq!((leases.waiting_draw_count(), leases.pools.lock().len()), (0, 0));
+    assert_eq!((leases.total_request_draws(), leases.pools.lock().len()), (0, 0));
 }

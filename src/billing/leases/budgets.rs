@@ -15,10 +15,10 @@ use tokio::time;
 impl Leases {
     /// Returns for each budget true if the leases of all members exceed what is unspent of it, so that this member has
     /// to draw its lease again. Returns true for all budgets if the store fails. Blocks.
-    fn has_excess_parts(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
+    fn are_overleased(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
         let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
         let now = self.clock.calendar_now().as_secs();
-        self.member.has_excess_parts(&limits, now).unwrap_or_else(|_| vec![true; budgets.len()])
+        self.member.are_overleased(&limits, now).unwrap_or_else(|_| vec![true; budgets.len()])
     }
 }
 
@@ -31,7 +31,7 @@ impl Ledger {
         let previous = std::mem::take(&mut *leases.previous_budgets.lock()).into_iter();
         let known = previous.filter_map(|(pool, amount)| Some((LeasedBudget::find(cache, &pool)?, amount)));
         let known: Vec<(LeasedBudget, i64)> = known.collect();
-        let recalled = leases.has_excess_parts(&known);
+        let recalled = leases.are_overleased(&known);
         for ((budget, amount), is_recalled) in known.into_iter().zip(recalled) {
             budget.add(amount);
             if is_recalled {

@@ -10,7 +10,7 @@ use penstock_limits::receives_remainder;
 
 /// Claim of the members on a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PoolClaim {
+pub(super) enum PoolTurn {
     /// No other member wants the pool.
     Free,
     /// Several members want the pool, and this one receives it.
@@ -30,17 +30,17 @@ impl Leases {
     }
 
     /// Returns the claim on a pool; `is_wanted` is true if this member wants it too.
-    pub(super) fn pool_claim(&self, pool: &LeasedPool, is_wanted: bool) -> PoolClaim {
+    pub(super) fn pool_turn(&self, pool: &LeasedPool, is_wanted: bool) -> PoolTurn {
         let wanted = self.wanted_by_peers.lock();
         if wanted.is_empty() {
-            return PoolClaim::Free;
+            return PoolTurn::Free;
         }
         let name = pool.name();
-        let Some(peers) = wanted.get(&name) else { return PoolClaim::Free };
+        let Some(peers) = wanted.get(&name) else { return PoolTurn::Free };
         let now = self.clock.calendar_now();
         match is_wanted && receives_remainder(&name, self.member.member_number(), peers, now) {
-            true => PoolClaim::Own,
-            false => PoolClaim::Peer,
+            true => PoolTurn::Own,
+            false => PoolTurn::Peer,
         }
     }
 
@@ -48,6 +48,6 @@ impl Leases {
     pub(super) fn is_left_to_peer(&self, balance: &LeasedBalance) -> bool {
         let pool = balance.pool();
         let is_wanted = self.pools.lock().get(&pool).is_some_and(super::state::LeaseState::is_wanted);
-        is_wanted && self.pool_claim(&pool, true) == PoolClaim::Peer
+        is_wanted && self.pool_turn(&pool, true) == PoolTurn::Peer
     }
 }

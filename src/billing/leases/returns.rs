@@ -18,7 +18,7 @@ impl Leases {
     /// Returns the amounts that return to their pools with the next heartbeat, and marks them as sent, so that they can
     /// no longer be cancelled. They stay pending until [`Leases::on_returned`].
     #[must_use]
-    pub fn returning_amounts(&self) -> Vec<PoolAmount> {
+    pub fn begin_returns(&self) -> Vec<PoolAmount> {
         let mut returning = self.returning.lock();
         returning.is_sent = !returning.amounts.is_empty();
         let amounts = returning.amounts.iter();

@@ -135,7 +135,7 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
 fn return_unused(member: &FleetMember, ledger: &Ledger) {
     ledger.adjust_leases(true);
     let leases = ledger.leases().unwrap();
-    let returning = leases.returning_amounts();
+    let returning = leases.begin_returns();
     member.write_heartbeat(&crate::fleet::MemberReport::default(), returning, Instant::now()).unwrap();
     leases.on_returned();
 }

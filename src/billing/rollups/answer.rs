@@ -2,7 +2,7 @@
 
 use crate::billing::format::json_number;
 use crate::billing::report::ReportError;
-use crate::billing::rollups::query::{DayReader, for_each_rollup};
+use crate::billing::rollups::query::{DayReader, for_each_hour_rollup};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::StatementSums;
 use penstock_storage::ledger::LedgerStore;
@@ -76,7 +76,7 @@ pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Res
         Ok(())
     };
     let read = if query.groupings.contains(&UsageGrouping::Hour) {
-        for_each_rollup(store, account, query.range.hours(), add)
+        for_each_hour_rollup(store, account, query.range.hours(), add)
     } else {
         let read_days = |reader: DayReader<'_>| reader.for_each(account, query.range.usage_days(), add);
         DayReader::open(store).map_err(QueryError::Store).and_then(read_days)

@@ -3,7 +3,7 @@
 use penstock_ledger::LedgerEntry;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupDimensions, SoldWork, UsageHour, UsageSums, entry_rollup, terms_location};
+use penstock_usage::{HourNumber, RollupDimensions, SoldWork, UsageSums, entry_rollup, terms_location};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct RollupCache {
     /// Locations of pricing terms by their id.
     locations: HashMap<Arc<str>, Arc<str>, ahash::RandomState>,
     /// Hour of the last ledger entry that was added.
-    hour: UsageHour,
+    hour: HourNumber,
     /// True if a row in the store was unreadable: its sums are lost until the rollups are rebuilt.
     is_damaged: bool,
 }

@@ -5,7 +5,7 @@ use super::query::{account_names, for_each_summed_day};
 use crate::billing::report::ReportError;
 use penstock_core::calendar::UtcDay;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupDimensions, UsageDay, UsageSums, day_of_row, decode_day};
+use penstock_usage::{DayNumber, RollupDimensions, UsageSums, day_of_row, decode_day};
 
 /// Returns the differences between the rollups of complete days and those of their hours. Days to which entries are
 /// added meanwhile are left out.
@@ -18,11 +18,11 @@ pub(super) fn compare_days(store: &LedgerStore) -> Result<Vec<String>, ReportErr
     let mut names = account_names(store)?;
     names.push("".into());
     for name in names {
-        for_each_summed_day(store, &name, (UsageDay::default(), until), |day| {
+        for_each_summed_day(store, &name, (DayNumber::default(), until), |day| {
             for (key, cell, sums) in day.rows() {
                 expected += 1;
                 if let Some(why) = difference(store, &key, (cell, sums))? {
-                    differences.push((UsageDay::of_hour(cell.hour), why));
+                    differences.push((DayNumber::of_hour(cell.hour), why));
                 }
             }
             Ok::<_, ReportError>(())
@@ -58,7 +58,7 @@ fn difference(
 }
 
 /// Returns the number of rows of days before a day.
-fn count_rows(store: &LedgerStore, until: UsageDay) -> Result<u64, ReportError> {
+fn count_rows(store: &LedgerStore, until: DayNumber) -> Result<u64, ReportError> {
     let (mut count, mut after) = (0, None::<Vec<u8>>);
     loop {
         let page = store.rollup_page(b"", after.as_deref(), penstock_storage::MAX_PAGE_ROWS)?;

@@ -6,10 +6,10 @@
 
 use super::query::{account_names, for_each_summed_day};
 use crate::billing::report::{ReportError, find_entry};
-use penstock_core::entry_number::chain_start;
+use penstock_core::entry_number::chain_base;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
-use penstock_usage::{ChainPosition, DayMark, RowError, RunningBuild, UsageDay, encode, mark_key};
+use penstock_usage::{ChainPosition, DayMark, DayNumber, RowError, RunningBuild, day_mark_key, encode};
 
 /// Number of rows that a build writes at a time.
 const BUILD_ROWS: usize = 1_000;
@@ -29,10 +29,10 @@ pub struct DayBuild {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn complete_until(store: &LedgerStore) -> Result<UsageDay, ReportError> {
-    let Some(value) = store.rollup(&mark_key())? else { return Ok(UsageDay::default()) };
+pub fn complete_until(store: &LedgerStore) -> Result<DayNumber, ReportError> {
+    let Some(value) = store.rollup(&day_mark_key())? else { return Ok(DayNumber::default()) };
     // Without a readable mark no day is complete.
-    let Ok(mark) = DayMark::decode(&value) else { return Ok(UsageDay::default()) };
+    let Ok(mark) = DayMark::decode(&value) else { return Ok(DayNumber::default()) };
     // The mark was read before the tips: a build in between makes the result earlier, but never later.
     bound_by_tips(store, &mark, &store.chains()?)
 }
@@ -41,9 +41,9 @@ fn bound_by_tips(
     store: &LedgerStore,
     mark: &DayMark,
     tips: &[(u32, LedgerTip)],
-) -> Result<UsageDay, ReportError> {
+) -> Result<DayNumber, ReportError> {
     mark.complete_until(tips.iter().map(|(chain, tip)| (*chain, tip.seq)), |chain| {
-        let first = find_entry(store, chain_start(chain).saturating_add(1))?;
+        let first = find_entry(store, chain_base(chain).saturating_add(1))?;
         Ok(first.map_or(0, |entry| entry.at))
     })
 }
@@ -55,7 +55,7 @@ fn bound_by_tips(
 /// # Errors
 /// Returns an error if the store cannot be read or written. Then the days that are complete remain so.
 pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<DayBuild>, ReportError> {
-    let value = store.rollup(&mark_key())?;
+    let value = store.rollup(&day_mark_key())?;
     let mark = match value.as_deref().map(DayMark::decode) {
         Some(Ok(mark)) => mark,
         // A later version builds in another form.
@@ -63,7 +63,7 @@ pub fn build_days(store: &LedgerStore, now: u64, id: String) -> Result<Option<Da
         Some(Err(RowError::InvalidFormat)) | None => DayMark::default(),
     };
     let tips = store.chains()?;
-    let end = UsageDay::from_unix(now);
+    let end = DayNumber::from_unix(now);
     let from = bound_by_tips(store, &mark, &tips)?;
     let is_building =
         mark.build.as_ref().is_some_and(|build| build.started.saturating_add(BUILD_SECONDS) > now);
@@ -110,9 +110,9 @@ fn write_days(
     store: &LedgerStore,
     before: Option<&[u8]>,
     running: &DayMark,
-    end: UsageDay,
+    end: DayNumber,
 ) -> Result<DayBuild, BuildError> {
-    let (key, guard) = (mark_key(), running.encode());
+    let (key, guard) = (day_mark_key(), running.encode());
     store.write_guarded_rollups((&key, before), &[(key.clone(), guard.clone())])?;
     let write = |rows: &mut Vec<_>| store.write_guarded_rollups((&key, Some(&guard)), &std::mem::take(rows));
     let (mut rows, mut count) = (Vec::new(), 0);
@@ -122,7 +122,7 @@ fn write_days(
     for name in names {
         for_each_summed_day(store, &name, (running.until, end), |day| {
             for (key, cell, sums) in day.rows() {
-                from = from.min(UsageDay::of_hour(cell.hour));
+                from = from.min(DayNumber::of_hour(cell.hour));
                 rows.push((key, encode(cell, sums)));
                 count += 1;
             }

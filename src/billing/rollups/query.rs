@@ -6,8 +6,8 @@ use crate::billing::rerate::load_terms;
 use penstock_ledger::Statement;
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
-    DayCells, RollupDimensions, RowError, UsageDay, UsageHour, UsageSums, account_prefix, add_to_statement,
-    day_key, day_of_row, decode, decode_day, hour_key, split_row_key,
+    DayNumber, DayRollups, HourNumber, RollupDimensions, RowError, UsageSums, account_prefix,
+    add_to_statement, day_key, day_of_row, decode, decode_day, hour_key, split_row_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.
-pub fn for_each_rollup<E: From<ReportError>>(
+pub fn for_each_hour_rollup<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
-    hours: (UsageHour, UsageHour),
+    hours: (HourNumber, HourNumber),
     mut take: impl FnMut(&RollupDimensions, &UsageSums) -> Result<(), E>,
 ) -> Result<(), E> {
     for_each_hour_row(store, account, hours, |_, cell, sums| take(cell, sums))
 }
 
-/// Calls `take` like [`for_each_rollup`], also with the key of the row.
+/// Calls `take` like [`for_each_hour_rollup`], also with the key of the row.
 fn for_each_hour_row<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
-    (first, end): (UsageHour, UsageHour),
+    (first, end): (HourNumber, HourNumber),
     mut take: impl FnMut(&[u8], &RollupDimensions, &UsageSums) -> Result<(), E>,
 ) -> Result<(), E> {
     if first >= end {
@@ -74,7 +74,7 @@ fn for_each_row<E: From<ReportError>>(
 pub struct DayReader<'s> {
     store: &'s LedgerStore,
     /// First day that is added up from its hours.
-    complete_until: UsageDay,
+    complete_until: DayNumber,
 }
 
 impl<'s> DayReader<'s> {
@@ -94,7 +94,7 @@ impl<'s> DayReader<'s> {
     pub fn for_each<E: From<ReportError>>(
         &self,
         account: &str,
-        (first, end): (UsageDay, UsageDay),
+        (first, end): (DayNumber, DayNumber),
         mut take: impl FnMut(&RollupDimensions, &UsageSums) -> Result<(), E>,
     ) -> Result<(), E> {
         let split = self.complete_until.clamp(first, end.max(first));
@@ -121,10 +121,10 @@ impl<'s> DayReader<'s> {
 pub(super) fn for_each_summed_day<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
-    (first, end): (UsageDay, UsageDay),
-    mut take: impl FnMut(&DayCells) -> Result<(), E>,
+    (first, end): (DayNumber, DayNumber),
+    mut take: impl FnMut(&DayRollups) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut day = DayCells::default();
+    let mut day = DayRollups::default();
     for_each_hour_row(store, account, (first.first_hour(), end.first_hour()), |key, cell, sums| {
         match day.add(key, cell, sums).map_err(unreadable)? {
             Some(earlier) => take(&earlier),
@@ -167,7 +167,7 @@ pub fn statement(
     period: StatementPeriod,
     account: Option<&str>,
 ) -> Result<UsageStatement, ReportError> {
-    let days = (period.from.into(), UsageDay::from(period.to).next());
+    let days = (period.from.into(), DayNumber::from(period.to).next());
     let names = match account {
         Some(name) => vec![Arc::from(name)],
         None => account_names(store)?,

@@ -6,12 +6,12 @@ use super::hour_check::compare_hour;
 use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
-use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_core::entry_number::{chain_base, chain_of};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    RollupDimensions, SoldWork, UsageHour, UsageSums, day_of_row, encode, entry_rollup, mark_key, row_key,
-    split_row_key, terms_location,
+    HourNumber, RollupDimensions, SoldWork, UsageSums, day_mark_key, day_of_row, encode, entry_rollup,
+    row_key, split_row_key, terms_location,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -77,12 +77,12 @@ pub fn corrected_work(store: &LedgerStore, kind: &EntryKind) -> Result<Option<So
 fn for_each_hour(
     store: &LedgerStore,
     tips: &[(u32, LedgerTip)],
-    mut take: impl FnMut(UsageHour, HourCells) -> Result<(), ReportError>,
+    mut take: impl FnMut(HourNumber, HourCells) -> Result<(), ReportError>,
 ) -> Result<u64, ReportError> {
     let ends: HashMap<u32, u64> = tips.iter().map(|(chain, tip)| (*chain, tip.seq)).collect();
-    let starts: Vec<u64> = tips.iter().map(|(chain, _)| chain_start(*chain)).collect();
+    let starts: Vec<u64> = tips.iter().map(|(chain, _)| chain_base(*chain)).collect();
     let mut locations: HashMap<Arc<str>, Arc<str>> = HashMap::new();
-    let (mut hour, mut cells, mut entries) = (UsageHour::default(), HourCells::new(), 0);
+    let (mut hour, mut cells, mut entries) = (HourNumber::default(), HourCells::new(), 0);
     let mut merge = EntryMerge::open(store, None, &starts)?;
     while let Some((entry, _)) = merge.next_entry()? {
         if ends.get(&chain_of(entry.seq)).is_none_or(|end| entry.seq > *end) {
@@ -187,14 +187,14 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
 
 /// Returns the first hour to which an entry may still be added: the earliest of the hours of the last entries of all
 /// chains in use. A chain is not in use if its last entry is a day older than that of another chain.
-fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
+fn first_open_hour(tips: &[(u32, LedgerTip)]) -> HourNumber {
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
     let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);
-    UsageHour::from_unix(in_use.min().unwrap_or(0))
+    HourNumber::from_unix(in_use.min().unwrap_or(0))
 }
 
 /// Returns the number of rows of hours before an hour, and the number of rows from that hour on.
-fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), ReportError> {
+fn count_rows(store: &LedgerStore, hour: HourNumber) -> Result<(u64, u64), ReportError> {
     let (mut before, mut within) = (0, 0);
     let mut after: Option<Vec<u8>> = None;
     loop {
@@ -217,5 +217,5 @@ fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), Report
 
 /// Returns true if a row is that of a day, or the mark of complete days.
 fn is_row_of_days(key: &[u8]) -> bool {
-    matches!(day_of_row(key), Ok(Some(_))) || key == mark_key()
+    matches!(day_of_row(key), Ok(Some(_))) || key == day_mark_key()
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Member of a fleet with its ledger.
 struct Member {
-    strand: u32,
+    incarnation: u32,
     ledger: Arc<Ledger>,
 }
 
@@ -22,13 +22,13 @@ fn join(store: &Arc<Flaky>, text: &str) -> Member {
 }
 
 fn join_with_copies(store: &Arc<Flaky>, text: &str, copies: Option<&Path>) -> Member {
-    let strand = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
-    Member { strand, ledger: continue_member(store, strand, text, copies) }
+    let incarnation = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
+    Member { incarnation, ledger: continue_member(store, incarnation, text, copies) }
 }
 
 /// Opens the ledger of a member that has joined.
-fn continue_member(store: &Arc<Flaky>, strand: u32, text: &str, copies: Option<&Path>) -> Arc<Ledger> {
-    let claim = ChainClaim::take(&**store, strand).unwrap();
+fn continue_member(store: &Arc<Flaky>, incarnation: u32, text: &str, copies: Option<&Path>) -> Arc<Ledger> {
+    let claim = ChainClaim::take(&**store, incarnation).unwrap();
     let book = LedgerStore::open_member(store.clone(), copies, claim).unwrap();
     Ledger::open(Arc::new(book), &settings(text).ledger, ProcessClock::start()).unwrap()
 }
@@ -38,10 +38,10 @@ fn lease(member: &Member, amount: i64) {
     member.ledger.account_balance("acme").add_amount(Wallet::Credits, amount);
 }
 
-/// Ends the membership of a strand, as its peers do when it is dead.
-fn evict(store: &Arc<Flaky>, strand: u32) {
+/// Ends the membership of an incarnation, as its peers do when it is dead.
+fn evict(store: &Arc<Flaky>, incarnation: u32) {
     let fleet = SharedFleet::new(store.clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand).unwrap();
+    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
     assert!(fleet.evict(&peer).unwrap());
 }
 
@@ -117,7 +117,7 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
     // The parts of the members and the pool are the balance.
     let fleet = SharedFleet::new(store.clone());
     let parts = members.iter().flat_map(|member| {
-        fleet.parts(penstock_storage::fleet::Incarnation { id: member.strand, beat: 0 }).unwrap()
+        fleet.parts(penstock_storage::fleet::Incarnation { id: member.incarnation, beat: 0 }).unwrap()
     });
     let spent: i64 = parts.filter(|part| part.pool == credit_pool_name("acme")).map(|part| part.amount).sum();
     assert_eq!(fleet.available(&credit_pool_name("acme")).unwrap(), 10 * 1_000);
@@ -230,7 +230,7 @@ fn a_fenced_member_writes_nothing_more() {
     let hold = reserve(&one.ledger, "r1", 100).unwrap();
     until("it to be written", || one.ledger.durability_snapshot().waiting == 0);
     let tip = one.ledger.store.tip().unwrap();
-    evict(&store, one.strand);
+    evict(&store, one.incarnation);
     let ticket = hold.settle(charge(60));
     until("the fence to be known", || one.ledger.is_failing());
     let refused = reserve(&one.ledger, "r2", 1).err().unwrap();
@@ -256,7 +256,7 @@ fn a_member_whose_chain_another_one_has_writes_nothing_more() {
     let one = join(&store, QUICK);
     grant(&one.ledger, "g1", 1_000).unwrap();
     lease(&one, 500);
-    // Simulates that another member took the claim while the strand counts as alive.
+    // Simulates that another member took the claim while the incarnation counts as alive.
     let other = SharedFleet::new(store.clone()).join("other").unwrap().id;
     let claim = penstock_storage::counter_row(i64::from(other));
     store.apply(Transaction::new().put(StoreTable::Meta, b"ledger/chain/0", claim)).unwrap();
@@ -272,7 +272,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     let (one, other) = (join(&store, QUICK), join(&store, QUICK));
     assert_eq!([one.ledger.store.chain(), other.ledger.store.chain()], [0, 1]);
     for member in [&one, &other] {
-        grant(&member.ledger, &format!("g{}", member.strand), 1_000).unwrap();
+        grant(&member.ledger, &format!("g{}", member.incarnation), 1_000).unwrap();
         lease(member, 500);
     }
     let of_one: Vec<Hold> = (0..5).map(|n| reserve(&one.ledger, &format!("a{n}"), 100).unwrap()).collect();
@@ -285,7 +285,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     let third = join(&store, QUICK);
     assert_eq!(third.ledger.store.chain(), 2, "the first is not known to be dead");
     assert_eq!(third.ledger.void_abandoned(), Ok(0));
-    evict(&store, one.strand);
+    evict(&store, one.incarnation);
     let next = join(&store, QUICK);
     assert_eq!(next.ledger.store.chain(), 0);
     until("them to be voided", || {
@@ -297,7 +297,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     assert_eq!(settled(&other.ledger).open_reservations, 0);
     // The same process again still has its claim, and there is no reservation to void.
     next.ledger.close();
-    let again = continue_member(&store, next.strand, QUICK, None);
+    let again = continue_member(&store, next.incarnation, QUICK, None);
     assert_eq!((again.store.chain(), settled(&again).entries), (0, proof.entries + 2));
     assert_eq!(stored_balance(&store), 2_000 - 40);
 }
@@ -313,7 +313,7 @@ fn reservations_of_a_dead_member_are_voided_by_another_one_in_their_chain() {
     one.ledger.close();
     drop(holds);
     assert_eq!(other.ledger.void_abandoned(), Ok(0), "their member lives");
-    evict(&store, one.strand);
+    evict(&store, one.incarnation);
     assert_eq!((other.ledger.void_abandoned(), other.ledger.void_abandoned()), (Ok(3), Ok(0)));
     let book = LedgerStore::open_read_only(store.clone());
     let voids = entries(&book, true).into_iter().filter(|entry| entry.kind.name() == "void");
@@ -337,7 +337,7 @@ fn a_start_alone_voids_the_reservations_of_every_chain_and_writes_the_first() {
         member.ledger.close();
     }
     drop(open_ones);
-    members.iter().for_each(|member| evict(&store, member.strand));
+    members.iter().for_each(|member| evict(&store, member.incarnation));
     let start = || {
         let book = LedgerStore::open(store.clone(), Some(&copies)).unwrap();
         Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap()
@@ -376,7 +376,7 @@ fn an_unreadable_rollup_keeps_no_charge_of_a_member_from_being_written() {
     assert!(!rebuild::verify(&book).unwrap().is_intact());
     assert!(!book.has_complete_rollups().unwrap(), "statements are read from the entries");
     // Members do not write incomplete rollups; a rebuild while no member runs writes them.
-    let next = continue_member(&store, members[0].strand, QUICK, None);
+    let next = continue_member(&store, members[0].incarnation, QUICK, None);
     operations.push_request(&next);
     next.close();
     assert!(!book.has_complete_rollups().unwrap());

@@ -7,14 +7,14 @@ use crate::billing::report::{
     ReportError, StatementPeriod, UsageStatement, for_each_entry, statement_of_entries,
 };
 use crate::billing::rollups::days::{DayBuild, build_days, complete_until};
-use crate::billing::rollups::query::{self, DayReader, for_each_rollup};
+use crate::billing::rollups::query::{self, DayReader, for_each_hour_rollup};
 use crate::billing::rollups::rebuild;
 use penstock_ledger::{LedgerEntry, UtcDay, UtcMonth};
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{Fleet, SharedFleet};
 use penstock_storage::ledger::ChainClaim;
 use penstock_usage::{
-    DayMark, RollupDimensions, RunningBuild, UsageDay, UsageHour, UsageSums, day_of_row, mark_key,
+    DayMark, DayNumber, HourNumber, RollupDimensions, RunningBuild, UsageSums, day_mark_key, day_of_row,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -26,8 +26,8 @@ const DAY: u64 = 86_400;
 type Cells = BTreeMap<RollupDimensions, UsageSums>;
 
 fn member(store: &Arc<Flaky>) -> Arc<Ledger> {
-    let strand = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
-    let claim = ChainClaim::take(&**store, strand).unwrap();
+    let incarnation = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
+    let claim = ChainClaim::take(&**store, incarnation).unwrap();
     let book = LedgerStore::open_member(store.clone(), None, claim).unwrap();
     Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap()
 }
@@ -36,7 +36,7 @@ fn written(ledger: &Ledger) {
     until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
 }
 
-fn days_of(store: &LedgerStore, account: &str, days: (UsageDay, UsageDay)) -> Cells {
+fn days_of(store: &LedgerStore, account: &str, days: (DayNumber, DayNumber)) -> Cells {
     let mut cells = Cells::new();
     DayReader::open(store)
         .unwrap()
@@ -48,10 +48,10 @@ fn days_of(store: &LedgerStore, account: &str, days: (UsageDay, UsageDay)) -> Ce
     cells
 }
 
-fn hours_of(store: &LedgerStore, account: &str, (first, end): (UsageDay, UsageDay)) -> Cells {
+fn hours_of(store: &LedgerStore, account: &str, (first, end): (DayNumber, DayNumber)) -> Cells {
     let mut cells = Cells::new();
-    for_each_rollup(store, account, (first.first_hour(), end.first_hour()), |cell, sums| {
-        let day = RollupDimensions { hour: UsageDay::of_hour(cell.hour).first_hour(), ..cell.clone() };
+    for_each_hour_rollup(store, account, (first.first_hour(), end.first_hour()), |cell, sums| {
+        let day = RollupDimensions { hour: DayNumber::of_hour(cell.hour).first_hour(), ..cell.clone() };
         cells.entry(day).or_default().add(sums);
         Ok::<_, ReportError>(())
     })
@@ -74,18 +74,18 @@ fn all_entries(store: &LedgerStore) -> Vec<LedgerEntry> {
 /// Checks random periods of all accounts against hours and ledger.
 fn assert_periods(store: &LedgerStore, random: &mut StdRng) {
     let entries = all_entries(store);
-    let first = UsageDay::from_unix(START).0 - 1;
+    let first = DayNumber::from_unix(START).0 - 1;
     for account in ["", "acme", "b", "c c"] {
         for _ in 0..6 {
             let from = first + random.random_range(0..8);
-            let days = (UsageDay(from), UsageDay(from + random.random_range(0..9)));
+            let days = (DayNumber(from), DayNumber(from + random.random_range(0..9)));
             let cells = days_of(store, account, days);
             assert_eq!(cells, hours_of(store, account, days), "{account} {days:?}");
             let mut sum = UsageSums::default();
             cells.values().for_each(|sums| sum.add(sums));
             let mut expected = UsageSums::default();
             for entry in &entries {
-                let day = UsageDay::from_unix(entry.at);
+                let day = DayNumber::from_unix(entry.at);
                 let is_counted = account.is_empty() || *entry.account == *account;
                 if is_counted && days.0 <= day && day < days.1 {
                     expected.add(&UsageSums::from_entry(&entry.kind));
@@ -145,7 +145,7 @@ fn any_period_is_equal_to_its_hours_and_to_the_ledger_whatever_is_written_after_
                 let now = newest(&book) + random.random_range(0..2 * DAY);
                 built += build(&book, now).map_or(0, |built| built.days);
                 assert!(
-                    complete_until(&book).unwrap() >= UsageDay::from_unix(now),
+                    complete_until(&book).unwrap() >= DayNumber::from_unix(now),
                     "nothing was written since"
                 );
             }
@@ -169,15 +169,15 @@ fn a_late_entry_is_counted_at_once_and_its_day_is_built_again() {
     (0..20).for_each(|_| operations[0].push_request(&early));
     (0..40).for_each(|_| operations[1].push_request(&late));
     [&early, &late].into_iter().for_each(|ledger| written(ledger));
-    let today = UsageDay::from_unix(newest(&book) + DAY);
-    let whole = (UsageDay(0), today);
+    let today = DayNumber::from_unix(newest(&book) + DAY);
+    let whole = (DayNumber(0), today);
     assert!(build(&book, newest(&book) + DAY).unwrap().days >= 3);
     assert_eq!(build(&book, newest(&book) + DAY), None, "nothing changed");
     assert_eq!(complete_until(&book).unwrap(), today);
     let before = days_of(&book, "", whole);
     operations[0].push_request(&early);
     written(&early);
-    assert_eq!(complete_until(&book).unwrap(), UsageDay::from_unix(START));
+    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(START));
     let after = days_of(&book, "", whole);
     assert_ne!(after, before);
     assert_eq!(after, hours_of(&book, "", whole));
@@ -189,7 +189,7 @@ fn a_late_entry_is_counted_at_once_and_its_day_is_built_again() {
     operations.step = 1;
     operations.push_request(&third);
     written(&third);
-    assert_eq!(complete_until(&book).unwrap(), UsageDay::from_unix(START));
+    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(START));
     assert_eq!(days_of(&book, "", whole), hours_of(&book, "", whole));
     [early, late, third].iter().for_each(|ledger| ledger.close());
     assert_equal_to_ledger(&book);
@@ -212,7 +212,7 @@ fn days_of_requests(seed: u64) -> (Arc<Flaky>, LedgerStore, u64) {
 fn a_build_that_ends_anywhere_is_continued() {
     for transactions in 0..4 {
         let (store, book, now) = days_of_requests(4);
-        let whole = (UsageDay(0), UsageDay::from_unix(now));
+        let whole = (DayNumber(0), DayNumber::from_unix(now));
         let hours = hours_of(&book, "acme", whole);
         store.passes.store(transactions, Ordering::Release);
         store.lies.store(1, Ordering::Release);
@@ -234,14 +234,14 @@ fn a_build_that_ends_anywhere_is_continued() {
 fn a_build_writes_nothing_after_another_has_begun() {
     let (store, book, now) = days_of_requests(5);
     build(&book, now - DAY).unwrap();
-    let mark = || DayMark::decode(&book.rollup(&mark_key()).unwrap().unwrap()).unwrap();
+    let mark = || DayMark::decode(&book.rollup(&day_mark_key()).unwrap().unwrap()).unwrap();
     let first = DayMark { build: Some(RunningBuild { id: "first".to_owned(), started: now }), ..mark() };
-    store.apply(Transaction::new().put(StoreTable::Usage, mark_key(), first.encode())).unwrap();
+    store.apply(Transaction::new().put(StoreTable::Usage, day_mark_key(), first.encode())).unwrap();
     assert_eq!(build(&book, now + 599), None, "the first one still runs");
     assert!(build(&book, now + 600).is_some());
     let row = (b"acme\0some row".to_vec(), b"{}".to_vec());
     let written =
-        book.write_guarded_rollups((&mark_key(), Some(&first.encode())), std::slice::from_ref(&row));
+        book.write_guarded_rollups((&day_mark_key(), Some(&first.encode())), std::slice::from_ref(&row));
     assert!(matches!(written, Err(StoreError::Guard { .. })), "{written:?}");
     assert_eq!(book.rollup(&row.0).unwrap(), None);
     assert!(mark().build.is_none());
@@ -271,11 +271,11 @@ fn a_changed_row_of_a_day_is_found_and_a_rebuild_writes_it_again() {
         build(&book, now);
     }
     // An unreadable mark makes no day complete.
-    store.apply(Transaction::new().put(StoreTable::Usage, mark_key(), b"damaged".to_vec())).unwrap();
-    assert_eq!(complete_until(&book).unwrap(), UsageDay(0));
+    store.apply(Transaction::new().put(StoreTable::Usage, day_mark_key(), b"damaged".to_vec())).unwrap();
+    assert_eq!(complete_until(&book).unwrap(), DayNumber(0));
     assert_equal_to_ledger(&book);
     build(&book, now).unwrap();
-    assert_eq!(complete_until(&book).unwrap(), UsageDay::from_unix(now));
+    assert_eq!(complete_until(&book).unwrap(), DayNumber::from_unix(now));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn an_earlier_version_reads_the_hours_of_a_store_with_days() {
         let (cells, days): (Vec<_>, Vec<_>) = rows
             .iter()
             .map(|row| penstock_usage::decode(&row.key, &row.value).unwrap())
-            .partition(|(cell, _)| cell.hour < UsageHour::from_unix(now));
+            .partition(|(cell, _)| cell.hour < HourNumber::from_unix(now));
         assert!(!cells.is_empty() && !days.is_empty());
         assert!(days.iter().all(|(cell, _)| cell.hour.0 >= 1 << 31), "after all hours");
     }

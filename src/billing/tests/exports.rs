@@ -14,8 +14,8 @@ const START: u64 = 1_795_993_200;
 
 /// Records a charge a second in the chain of a new member, from `at` on.
 fn record_charges(store: &Arc<Flaky>, name: &str, at: u64, count: u64) {
-    let strand = SharedFleet::new(store.clone()).join(name).unwrap().id;
-    let claim = ChainClaim::take(&**store, strand).unwrap();
+    let incarnation = SharedFleet::new(store.clone()).join(name).unwrap().id;
+    let claim = ChainClaim::take(&**store, incarnation).unwrap();
     let book = LedgerStore::open_member(store.clone(), None, claim).unwrap();
     let ledger = Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap();
     let past = |number: u64| PastCharge {
@@ -24,7 +24,11 @@ fn record_charges(store: &Arc<Flaky>, name: &str, at: u64, count: u64) {
         settlement: charge(3),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert!(runtime.block_on(ledger.record_history("acme", &"key".into(), (0..count).map(past).collect())));
+    assert!(runtime.block_on(ledger.record_past_charges(
+        "acme",
+        &"key".into(),
+        (0..count).map(past).collect()
+    )));
     ledger.close();
 }
 

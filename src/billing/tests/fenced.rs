@@ -7,8 +7,8 @@ use penstock_storage::{counter_row, parse_counter};
 
 const COUNTER: &[u8] = b"counter";
 
-fn claim(strand: u32, number: u64) -> BatchClaim {
-    BatchClaim { strand, number, commits: 0, state: ClaimState::Held }
+fn claim(incarnation: u32, number: u64) -> BatchClaim {
+    BatchClaim { incarnation, number, commits: 0, state: ClaimState::Held }
 }
 
 /// Writes a claim, as a member that takes it.

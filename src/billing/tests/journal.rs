@@ -187,10 +187,10 @@ fn charges_of_a_buried_member_are_quarantined() {
     first.grant(1_000_000);
     first.serve("before", 1, 100);
     first.lose_database();
-    let strand = first.member.member_number();
+    let incarnation = first.member.member_number();
     first.end();
     let fleet = SharedFleet::new(folder.database.clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand).unwrap();
+    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
     assert!(fleet.evict(&peer).unwrap());
     let second = folder.start();
     assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 0);

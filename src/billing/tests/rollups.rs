@@ -9,7 +9,7 @@ use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
 use crate::billing::write_op::LedgerAction;
 use penstock_ledger::{CorrectedKind, Statement, StatementSums, UtcDay, UtcMonth};
-use penstock_usage::{UsageHour, UsageRange};
+use penstock_usage::{HourNumber, UsageRange};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -277,7 +277,7 @@ fn a_rebuild_writes_the_same_rows_and_a_changed_row_is_found() {
     let rows = || {
         let mut rows = store.scan(StoreTable::Usage, b"", None, 1_000).unwrap().rows;
         rows.retain(|row| matches!(penstock_usage::day_of_row(&row.key), Ok(None)));
-        rows.retain(|row| row.key != penstock_usage::mark_key());
+        rows.retain(|row| row.key != penstock_usage::day_mark_key());
         rows
     };
     let before = rows();
@@ -374,5 +374,5 @@ fn hours_of_a_query_are_those_of_its_days() {
     let query = UsageQuery::parse(value, START).unwrap();
     let (first, end) = query.range.hours();
     assert_eq!(end.0 - first.0, 48);
-    assert!(first < UsageHour::from_unix(START) && UsageHour::from_unix(START) < end);
+    assert!(first < HourNumber::from_unix(START) && HourNumber::from_unix(START) < end);
 }

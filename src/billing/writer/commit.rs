@@ -89,7 +89,7 @@ impl LedgerWriter {
             // Incomplete rollups remain marked as incomplete until they are rebuilt.
             are_rollups_complete: self.tip.is_none_or(|tip| tip.are_rollups_complete),
         };
-        let (spent, credited) = draft.pool_amounts();
+        let (spent, credited) = draft.take_pool_amounts();
         let journal = self.journaled.as_ref().filter(|_| draft.journal_number > 0).map(|journaled| {
             JournalPosition { generation: journaled.state.generation, number: draft.journal_number }
         });

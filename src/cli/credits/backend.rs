@@ -5,9 +5,9 @@ use crate::admin::request::{AdminRequest, LedgerReply};
 use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
 use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_copy};
-use crate::cli::client::{AdminClient, AdminClientError, admin_target};
+use crate::cli::client::{AdminClient, AdminClientError, gateway_access};
 use crate::cli::{ConfigArgs, configuration, drop_privileges};
-use crate::config::{AdminTarget, Diagnostics, settings};
+use crate::config::{Diagnostics, GatewayAccess, settings};
 use crate::storage::stores::Stores;
 use crate::time::clock::ProcessClock;
 use penstock_core::ApiError;
@@ -26,7 +26,7 @@ pub enum LedgerBackend {
 impl LedgerBackend {
     /// Connects to the running gateway, or opens the store if none runs.
     pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
-        let reach = admin_target(&reached.source()?)?;
+        let reach = gateway_access(&reached.source()?)?;
         match AdminClient::new(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::Other(why)) => Err(why),
@@ -118,7 +118,7 @@ impl LedgerBackend {
     }
 }
 
-pub fn ledger_storage_settings(reach: &AdminTarget) -> Result<settings::StorageSettings, String> {
+pub fn ledger_storage_settings(reach: &GatewayAccess) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
         configuration::format_config_mistakes(&report, "the store cannot be opened")

@@ -41,7 +41,7 @@ pub struct ModelConfig {
     #[serde(default)]
     pub description: String,
     /// Kind of work that the model does.
-    pub kind: ModelKindConfig,
+    pub kind: ModelKindName,
     /// Other names of the model. A name with `*`, which stands for any text, is a pattern: it is matched without regard
     /// to case, after all ids and other aliases.
     #[serde(default)]
@@ -121,15 +121,15 @@ const fn yes() -> bool {
 
 /// Kind of work that a model does, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelKindConfig(pub ModelKind);
+pub struct ModelKindName(pub ModelKind);
 
-impl Serialize for ModelKindConfig {
+impl Serialize for ModelKindName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.0.name())
     }
 }
 
-impl<'de> Deserialize<'de> for ModelKindConfig {
+impl<'de> Deserialize<'de> for ModelKindName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         ModelKind::from_name(&name)
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for ModelKindConfig {
     }
 }
 
-impl JsonSchema for ModelKindConfig {
+impl JsonSchema for ModelKindName {
     fn inline_schema() -> bool {
         true
     }

@@ -22,7 +22,7 @@ mod storage;
 pub use batches::{BatchesConfig, GridConfig};
 pub use catalogue::{
     BillingUnitConfig as ModelBilling, DatedPriceConfig, DefaultModelsConfig, EnergyConfig,
-    EnergyMethodConfig, LifecycleConfig, ModalityConfig, ModelConfig, ModelKindConfig, PresetsConfig,
+    EnergyMethodConfig, LifecycleConfig, ModalityConfig, ModelConfig, ModelKindName, PresetsConfig,
     PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
@@ -39,9 +39,9 @@ pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
 pub use overload::OverloadConfig;
 pub use process::{LogConfig, LogFormat, LogLevel, ProcessConfig};
 pub use providers::{
-    ContinuationConfig, DialectConfig, EngineConfig, HealthCheckConfig, HttpVersion, MeterBoundaryConfig,
-    OfferConfig, PowerContractEvidence, PrefillConfig, ProviderConfig, ReasoningNameConfig,
-    RenewableContractConfig, SimulatorConfig, TimeoutsConfig,
+    ContinuationConfig, DialectConfig, HealthCheckConfig, HttpVersion, MeterBoundaryConfig, OfferConfig,
+    PowerContractEvidence, PrefillConfig, ProviderConfig, ReasoningNameConfig, RenewableContractConfig,
+    SimulatorConfig, TimeoutsConfig, TokenizeEngineName,
 };
 pub use routing::{CircuitBreakerConfig, RoutingConfig};
 pub use scalars::{

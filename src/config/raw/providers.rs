@@ -73,7 +73,7 @@ pub struct ProviderConfig {
     #[schemars(range(min = 1, max = 10))]
     pub max_n: Option<u32>,
     /// Inference engine of the provider, if its endpoint for counting tokens may be used.
-    pub tokenize: Option<EngineConfig>,
+    pub tokenize: Option<TokenizeEngineName>,
     /// Additional headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
@@ -229,7 +229,7 @@ pub enum HttpVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum EngineConfig {
+pub enum TokenizeEngineName {
     #[serde(rename = "vllm")]
     Vllm,
     #[serde(rename = "llama.cpp")]

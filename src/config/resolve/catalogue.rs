@@ -200,13 +200,13 @@ impl SettingsResolver<'_> {
     pub fn resolve_default_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> DefaultModelIds {
         let spot = top.child("default_models");
         let defaults = &raw.default_models;
-        let mut of = |id: &Option<String>, key: &str, kind: raw::ModelKindConfig| {
+        let mut of = |id: &Option<String>, key: &str, kind: raw::ModelKindName| {
             let (id, at) = (id.as_ref()?, spot.child(key));
             if !self.check_model_id(raw, id, &at) {
                 return None;
             }
             let model = raw.models.iter().find(|model| model.id == *id)?;
-            if model.kind != kind && !self.has_guessed_kind(id) {
+            if model.kind != kind && !self.has_placeholder_kind(id) {
                 let why = format!("It is a model for {}.", super::catalogue::convert_kind(model.kind).name());
                 let fix = format!("Write a model for {}.", super::catalogue::convert_kind(kind).name());
                 self.report_mistake(&at, why, fix);
@@ -215,17 +215,13 @@ impl SettingsResolver<'_> {
             Some(id.as_str().into())
         };
         DefaultModelIds {
-            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindConfig(ModelKind::Chat)),
-            images: of(&defaults.images, "images", raw::ModelKindConfig(ModelKind::Image)),
-            moderations: of(
-                &defaults.moderations,
-                "moderations",
-                raw::ModelKindConfig(ModelKind::Moderation),
-            ),
+            count_tokens: of(&defaults.count_tokens, "count_tokens", raw::ModelKindName(ModelKind::Chat)),
+            images: of(&defaults.images, "images", raw::ModelKindName(ModelKind::Image)),
+            moderations: of(&defaults.moderations, "moderations", raw::ModelKindName(ModelKind::Moderation)),
         }
     }
 
-    pub(super) fn has_guessed_kind(&self, id: &str) -> bool {
+    pub(super) fn has_placeholder_kind(&self, id: &str) -> bool {
         self.names.guessed.contains(&format!("models.{id}.kind"))
     }
 
@@ -261,7 +257,7 @@ fn comparison_key(name: &str) -> String {
     AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
-pub const fn convert_kind(raw: raw::ModelKindConfig) -> ModelKind {
+pub const fn convert_kind(raw: raw::ModelKindName) -> ModelKind {
     raw.0
 }
 

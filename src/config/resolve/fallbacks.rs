@@ -20,7 +20,7 @@ impl SettingsResolver<'_> {
                 continue;
             }
             let Some(other) = all.model(raw, id) else { continue };
-            let guessed = self.has_guessed_kind(&other.id) || self.has_guessed_kind(&model.id);
+            let guessed = self.has_placeholder_kind(&other.id) || self.has_placeholder_kind(&model.id);
             if other.kind != model.kind && !guessed {
                 let why = format!(
                     "It is a model for {}, and this one is for {}.",

@@ -33,7 +33,7 @@ pub mod url;
 mod versions;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::load::AdminTarget;
+use super::load::GatewayAccess;
 use super::parallel::ParallelValue;
 use super::raw::ConfigFile;
 use super::settings::Settings;
@@ -158,10 +158,10 @@ fn resolve_sections(
 ///
 /// # Errors
 /// Returns the mistakes if the document cannot be deserialized or the address of the admin listener is invalid.
-pub fn resolve_admin_target(
+pub fn resolve_gateway_access(
     root: &SpannedValue,
     around: ResolveEnv<'_>,
-) -> Result<AdminTarget, Vec<Diagnostic>> {
+) -> Result<GatewayAccess, Vec<Diagnostic>> {
     let raw = read_document(root).map_err(|mistake| vec![mistake])?;
     let top = KeyPath::from_root(root);
     let names = DefinedNames::default();
@@ -181,7 +181,7 @@ pub fn resolve_admin_target(
             let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);
             let (files, bucket) = files
                 .map_or_else(|| (folder.join("files"), None), |settings| (settings.path, settings.store));
-            Ok(AdminTarget { admin, operators, dashboard, folder, files, bucket, storage })
+            Ok(GatewayAccess { admin, operators, dashboard, folder, files, bucket, storage })
         }
         None => Err(report.mistakes),
     }

@@ -171,7 +171,7 @@ impl SettingsResolver<'_> {
                 return None;
             }
         };
-        if tariff.billing == BillingUnit::Energy && !prepared.is_computable() {
+        if tariff.billing == BillingUnit::Energy && !prepared.is_computable_from_work() {
             self.report_mistake(
                 spot,
                 format!("Model `{}` is billed by energy, and its energy use is unknown.", model.card.id),

@@ -369,12 +369,12 @@ fn is_secret_header(name: &str) -> bool {
     ["auth", "cookie", "key", "token", "secret", "password"].iter().any(|part| name.contains(part))
 }
 
-const fn convert_engine(raw: raw::EngineConfig) -> TokenizeApi {
+const fn convert_engine(raw: raw::TokenizeEngineName) -> TokenizeApi {
     match raw {
-        raw::EngineConfig::Vllm => TokenizeApi::Vllm,
-        raw::EngineConfig::LlamaCpp => TokenizeApi::LlamaCpp,
-        raw::EngineConfig::Sglang => TokenizeApi::Sglang,
-        raw::EngineConfig::Tgi => TokenizeApi::Tgi,
-        raw::EngineConfig::Tei => TokenizeApi::Tei,
+        raw::TokenizeEngineName::Vllm => TokenizeApi::Vllm,
+        raw::TokenizeEngineName::LlamaCpp => TokenizeApi::LlamaCpp,
+        raw::TokenizeEngineName::Sglang => TokenizeApi::Sglang,
+        raw::TokenizeEngineName::Tgi => TokenizeApi::Tgi,
+        raw::TokenizeEngineName::Tei => TokenizeApi::Tei,
     }
 }

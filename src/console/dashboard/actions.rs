@@ -2,8 +2,8 @@
 
 use super::HOLDERS;
 use crate::console::actions::{
-    ActionDefinition, admin_call, completion_message, create_key_body, fields_json, limits_json, member_text,
-    new_secret_blocks, without_confirmation,
+    ActionDefinition, admin_call, create_key_body, fields_json, limits_json, member_text, message_result,
+    secret_result, without_confirmation,
 };
 use crate::console::confirmation::{Confirmation, ConfirmedObject};
 use crate::console::operators::actions::confirm_cancellation;
@@ -20,7 +20,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         roles: HOLDERS,
         build: |request, _| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, "")),
         page: |_, _| "/dashboard/keys".into(),
-        show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
+        show: |answer| secret_result(answer, "The new key, shown only now:"),
         form: Some(|_, _| new_key_form("/dashboard/keys")),
         confirm: without_confirmation,
     },
@@ -36,7 +36,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             admin_call(Method::PATCH, admin_key(id, ""), body)
         },
         page: |_, id| key_path(id),
-        show: |answer| completion_message("The key {0} was changed.", [member_text(answer, "name")]),
+        show: |answer| message_result("The key {0} was changed.", [member_text(answer, "name")]),
         form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
         confirm: without_confirmation,
     },
@@ -45,7 +45,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         roles: HOLDERS,
         build: |request, id| admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
         page: |_, id| key_path(id),
-        show: |answer| new_secret_blocks(answer, "The new secret, shown only now:"),
+        show: |answer| secret_result(answer, "The new secret, shown only now:"),
         form: None,
         confirm: confirm_rotation,
     },
@@ -54,7 +54,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         roles: HOLDERS,
         build: |_, id| admin_call(Method::POST, admin_key(id, "/revoke"), json!({})),
         page: |_, id| key_path(id),
-        show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
+        show: |answer| message_result("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -73,7 +73,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
         },
         page: |_, _| "/dashboard/batches".into(),
-        show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
+        show: |answer| message_result("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
         confirm: confirm_cancellation,
     },
@@ -82,7 +82,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         roles: HOLDERS,
         build: |_, id| admin_call(Method::DELETE, format!("/admin/files/{}", percent_encode(id)), json!({})),
         page: |_, _| "/dashboard/files".into(),
-        show: |answer| completion_message("The file {0} was deleted.", [member_text(answer, "id")]),
+        show: |answer| message_result("The file {0} was deleted.", [member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {

@@ -9,8 +9,8 @@ use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
 use crate::console::{BackendRequest, Console, ConsoleBackend};
-use crate::proxy::PageRequestExecutor;
-use crate::proxy::local_request::PageResponse;
+use crate::proxy::PlaygroundRequestExecutor;
+use crate::proxy::local_request::PlaygroundResponse;
 use crate::proxy::quote::RequestQuote;
 use bytes::Bytes;
 use http::Method;
@@ -169,7 +169,7 @@ async fn run(
 
 /// Sends the request. Its quote is computed first, so that the page can show both.
 async fn ask(
-    executor: &PageRequestExecutor,
+    executor: &PlaygroundRequestExecutor,
     principal: Arc<Principal>,
     body: Bytes,
 ) -> Result<Vec<Block>, ApiError> {
@@ -236,7 +236,7 @@ fn quote_value(quote: &RequestQuote) -> Value {
 }
 
 /// Returns the members of a response that the page shows, or the refusal that it contains.
-fn read_response(response: &PageResponse) -> Result<Value, ApiError> {
+fn read_response(response: &PlaygroundResponse) -> Result<Value, ApiError> {
     let mut body: Value =
         serde_json::from_slice(&response.body).map_err(|_| ApiError::new(ErrorCode::Internal))?;
     if let Some(error) = body.get("error") {

@@ -1,8 +1,7 @@
 //! Forms that change accounts and users: name and limits, suspension, corrections of the ledger, and roles.
 
 use crate::console::actions::{
-    ActionDefinition, admin_call, completion_message, fields_json, limits_json, member_text,
-    without_confirmation,
+    ActionDefinition, admin_call, fields_json, limits_json, member_text, message_result, without_confirmation,
 };
 use crate::console::amount::normalize_decimal_point;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
@@ -31,7 +30,7 @@ pub const CHANGE_ACCOUNT: ActionDefinition = ActionDefinition {
         admin_call(Method::PATCH, admin_account(id), body)
     },
     page: |_, id| account_path(id),
-    show: |answer| completion_message("The account {0} was changed.", [member_text(answer, "id")]),
+    show: |answer| message_result("The account {0} was changed.", [member_text(answer, "id")]),
     form: Some(|_, id| account_form(&json!({ "id": id }))),
     confirm: without_confirmation,
 };
@@ -42,7 +41,7 @@ pub const SUSPEND_ACCOUNT: ActionDefinition = ActionDefinition {
     roles: &[Admin],
     build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "suspended" })),
     page: |_, id| account_path(id),
-    show: |answer| completion_message("The account {0} is suspended.", [member_text(answer, "id")]),
+    show: |answer| message_result("The account {0} is suspended.", [member_text(answer, "id")]),
     form: None,
     confirm: |_, id| {
         Some(Confirmation {
@@ -61,7 +60,7 @@ pub const RESUME_ACCOUNT: ActionDefinition = ActionDefinition {
     roles: &[Admin],
     build: |_, id| admin_call(Method::PATCH, admin_account(id), json!({ "state": "active" })),
     page: |_, id| account_path(id),
-    show: |answer| completion_message("The account {0} is active.", [member_text(answer, "id")]),
+    show: |answer| message_result("The account {0} is active.", [member_text(answer, "id")]),
     form: None,
     confirm: without_confirmation,
 };
@@ -73,10 +72,7 @@ pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
     build: |request, id| admin_call(Method::POST, "/admin/credits/correct".into(), correction(request, id)),
     page: |_, id| account_path(id),
     show: |answer| {
-        completion_message(
-            "The entry was corrected by entry {0} of the ledger.",
-            [member_text(answer, "entry")],
-        )
+        message_result("The entry was corrected by entry {0} of the ledger.", [member_text(answer, "entry")])
     },
     form: Some(|request, id| correction_form(id, request.field("id"))),
     confirm: |request, id| {
@@ -105,7 +101,7 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
         admin_call(Method::POST, "/admin/credit-notes".into(), body)
     },
     page: |_, id| format!("{}/invoice", account_path(id)),
-    show: |answer| completion_message("The credit note {0} was issued.", [member_text(answer, "number")]),
+    show: |answer| message_result("The credit note {0} was issued.", [member_text(answer, "number")]),
     form: None,
     confirm: |request, id| {
         let invoice = request.value("invoice").to_owned();
@@ -136,7 +132,7 @@ pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {
     },
     page: |_, id| format!("/console/users/{}", percent_encode(id)),
     show: |answer| {
-        completion_message(
+        message_result(
             "The user {0} has the role {1} from the next sign-in on.",
             [member_text(answer, "name"), member_text(answer, "role")],
         )

@@ -6,8 +6,8 @@ use super::account_actions::{
 };
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
-    ActionDefinition, ActionResult, admin_call, completion_message, create_key_body, fields_json,
-    member_text, new_secret_blocks, without_confirmation,
+    ActionDefinition, ActionResult, admin_call, create_key_body, fields_json, member_text, message_result,
+    secret_result, without_confirmation,
 };
 use crate::console::amount::normalize_decimal_point;
 use crate::console::answer::ConsoleAnswer;
@@ -41,7 +41,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             admin_call(Method::POST, "/admin/accounts".into(), fields_json(request, &["id", "name"]))
         },
         page: |_, _| "/console/accounts".into(),
-        show: |answer| completion_message("The account {0} was created.", [member_text(answer, "id")]),
+        show: |answer| message_result("The account {0} was created.", [member_text(answer, "id")]),
         form: Some(|_, _| new_account_form()),
         confirm: without_confirmation,
     },
@@ -50,7 +50,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         roles: &[Admin],
         build: |request, id| admin_call(Method::POST, "/admin/keys".into(), create_key_body(request, id)),
         page: |_, id| account_path(id),
-        show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
+        show: |answer| secret_result(answer, "The new key, shown only now:"),
         form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
         confirm: without_confirmation,
     },
@@ -71,7 +71,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         },
         page: |_, id| account_path(id),
         show: |answer| {
-            completion_message(
+            message_result(
                 "The credits were granted by entry {0} of the ledger.",
                 [member_text(answer, "entry")],
             )
@@ -97,7 +97,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             let day = |name: &str| percent_encode(request.value(name));
             format!("{}/invoice?from={}&to={}", account_path(id), day("from"), day("to"))
         },
-        show: |answer| completion_message("The invoice {0} was issued.", [member_text(answer, "number")]),
+        show: |answer| message_result("The invoice {0} was issued.", [member_text(answer, "number")]),
         form: None,
         confirm: |request, id| {
             let day = |name: &str| Text::Day(request.value(name).to_owned());
@@ -129,7 +129,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             admin_call(Method::POST, format!("/admin/keys/{}/revoke", percent_encode(id)), json!({}))
         },
         page: |request, _| key_page(request),
-        show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
+        show: |answer| message_result("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -149,7 +149,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
         },
         page: |request, _| key_page(request),
         show: |answer| {
-            new_secret_blocks(answer, "The new secret, shown only now; the old one is valid for a day:")
+            secret_result(answer, "The new secret, shown only now; the old one is valid for a day:")
         },
         form: None,
         confirm: without_confirmation,
@@ -161,7 +161,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
         },
         page: |_, _| "/console/batches".into(),
-        show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
+        show: |answer| message_result("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
         confirm: confirm_cancellation,
     },
@@ -216,7 +216,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             )
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| completion_message("The user {0} is disabled.", [member_text(answer, "name")]),
+        show: |answer| message_result("The user {0} is disabled.", [member_text(answer, "name")]),
         form: None,
         confirm: |_, id| {
             Some(Confirmation {
@@ -239,7 +239,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             )
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| completion_message("The user {0} is enabled.", [member_text(answer, "name")]),
+        show: |answer| message_result("The user {0} is enabled.", [member_text(answer, "name")]),
         form: None,
         confirm: without_confirmation,
     },

@@ -52,13 +52,13 @@ impl Http1ConnectionState {
     }
 
     /// Records that the proxy has received the request, so that writes are sent from now on.
-    pub fn set_admitted(&self) {
+    pub fn set_request_received(&self) {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag that [`Http1ConnectionState::set_admitted`] sets, at the end of a request. Returns false if the
+    /// Resets the flag that [`Http1ConnectionState::set_request_received`] sets, at the end of a request. Returns false if the
     /// proxy did not receive the request.
-    pub(crate) fn take_admitted(&self) -> bool {
+    pub(crate) fn take_request_received(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }
 

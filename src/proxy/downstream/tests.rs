@@ -35,7 +35,7 @@ impl Request {
         let connection = Http1ConnectionState::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
-        connection.set_admitted();
+        connection.set_request_received();
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_pipelined_prefix(prefix);
         assert!(session.read_request().await.unwrap());
@@ -200,8 +200,10 @@ async fn a_response_of_another_length_than_announced_ends_the_connection() {
 async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
     let long = vec![b'y'; 40_000];
     let pieces: [&[u8]; 4] = [b"data: 1\n\n", &long, b"", b"data: [DONE]\n\n"];
-    let answered =
-        Request::of("POST / HTTP/1.1", "").await.answer(head(200).event_stream(true), &pieces).await;
+    let answered = Request::of("POST / HTTP/1.1", "")
+        .await
+        .answer(head(200).with_event_stream_headers(true), &pieces)
+        .await;
     let text = answered.head;
     assert!(answered.sound && answered.reused);
     assert!(text.contains("transfer-encoding: chunked\r\n") && !text.contains("content-length"), "{text}");
@@ -218,7 +220,7 @@ async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
     assert_eq!(plain, pieces.concat());
 
     let old = Request::of("POST / HTTP/1.0", "Connection: keep-alive\r\n").await;
-    let answered = old.answer(head(200).event_stream(false), &pieces).await;
+    let answered = old.answer(head(200).with_event_stream_headers(false), &pieces).await;
     assert!(answered.sound && !answered.reused);
     let text = answered.head;
     assert!(!text.contains("chunked") && text.contains("connection: close\r\n"), "{text}");
@@ -356,7 +358,7 @@ async fn an_unread_body_is_not_discarded() {
 async fn a_stored_head_is_sent_with_the_body_or_when_flushed() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
-    caller.write_response_header(head(200).event_stream(true)).await.unwrap();
+    caller.write_response_header(head(200).with_event_stream_headers(true)).await.unwrap();
     assert!(caller.has_response_head());
     caller.flush().await.unwrap();
     let mut bytes = [0; 4096];
@@ -365,7 +367,7 @@ async fn a_stored_head_is_sent_with_the_body_or_when_flushed() {
 
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
-    caller.write_response_header(head(200).event_stream(true)).await.unwrap();
+    caller.write_response_header(head(200).with_event_stream_headers(true)).await.unwrap();
     caller.write_response_body(Bytes::from_static(b"data: 1\n\n"), false).await.unwrap();
     let read = request.client.read(&mut bytes).await.unwrap();
     assert!(bytes[..read].ends_with(b"data: 1\n\n\r\n"), "one write has both");

@@ -13,7 +13,7 @@ use penstock_request_validation as validation;
 
 /// Endpoint whose JSON body is passed to the provider without translation; its work is metered by the kind of its
 /// models.
-pub struct MeteredEndpoint {
+pub struct PassthroughEndpoint {
     name: &'static str,
     path: &'static str,
     kind: ModelKind,
@@ -22,7 +22,7 @@ pub struct MeteredEndpoint {
 }
 
 /// `POST /v1/audio/speech`: speech from a text.
-pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
+pub const SPEECH: PassthroughEndpoint = PassthroughEndpoint {
     name: "speech",
     path: "/v1/audio/speech",
     kind: ModelKind::Speech,
@@ -50,7 +50,7 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
 };
 
 /// `POST /v1/moderations`: classification of texts.
-pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
+pub const MODERATIONS: PassthroughEndpoint = PassthroughEndpoint {
     name: "moderations",
     path: "/v1/moderations",
     kind: ModelKind::Moderation,
@@ -67,7 +67,7 @@ pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     },
 };
 
-impl Endpoint for MeteredEndpoint {
+impl Endpoint for PassthroughEndpoint {
     fn name(&self) -> &'static str {
         self.name
     }

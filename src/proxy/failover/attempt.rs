@@ -91,7 +91,7 @@ pub fn translation_target<'t>(
 
 /// Connects to the provider, sends the request, and reads the response head. If the provider had closed a connection of
 /// the pool, another connection is used. A status other than 200 to 203 is an error.
-pub async fn open_response(
+pub async fn send_and_read_head(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     wire_format: WireFormat,
@@ -260,7 +260,7 @@ fn is_about_text(fault: &UpstreamError) -> bool {
 /// Classifies an error object inside a response with status 200. After content was sent, the error is returned
 /// unchanged, because the provider had accepted the request. Exceptions are a refusal of the content and a full context
 /// window: these are due to the text, so another provider does not help, and the delivered part is charged.
-pub fn classify_in_band_error(
+pub fn reclassify_in_band_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &OfferState,
     error: AttemptError,
@@ -277,7 +277,7 @@ pub fn classify_in_band_error(
         [call] => sent_body(call),
         _ => Cow::Borrowed(&run.request.body[..]),
     };
-    let mut fault = penstock_dialect::classify_in_band_error(fault, window, failed_request(run, &sent));
+    let mut fault = penstock_dialect::reclassify_in_band_error(fault, window, failed_request(run, &sent));
     if let Some(original) = original {
         if !is_about_text(&fault) {
             return AttemptError::Fault(original);

@@ -177,7 +177,8 @@ async fn call_provider(
     for call in calls {
         // The head arrives when the response is complete; some providers send white space until then.
         let due = clock::cached_now() + timeouts.plain;
-        let mut answering = attempt::open_response(run, offer, wire_format, call, timeouts.plain).await?;
+        let mut answering =
+            attempt::send_and_read_head(run, offer, wire_format, call, timeouts.plain).await?;
         let body = read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
         let headers = response_headers(&answering, wire_format);
@@ -220,7 +221,7 @@ pub async fn read_body(
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
         }
-        run.memory.add_bytes(run.exchange, piece.len())?;
+        run.memory.try_grow(run.exchange, piece.len())?;
         // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),

@@ -4,7 +4,7 @@ use super::attempt::{self, AttemptError};
 use super::separate_choices::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::failure_log;
-use crate::upstream::offer::{OfferState, too_few_choices_error};
+use crate::upstream::offer::{OfferState, unsupported_choices_error};
 use penstock_core::{ApiError, ErrorCode, InferenceTask, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl FailoverRun<'_, '_> {
     /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
     /// another offer may return all of them. The choices that were delivered are charged.
     fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
-        let refusal = too_few_choices_error(self.request);
+        let refusal = unsupported_choices_error(self.request);
         // An offer that answers only one of several prompts may give several answers to one prompt.
         if matches!(&self.request.task, InferenceTask::Complete(task) if task.choices_per_prompt > 1) {
             self.mark_single_choice(offer);
@@ -165,7 +165,7 @@ impl FailoverRun<'_, '_> {
         // A failed connection or a refused provider key is not caused by a request.
         let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
         offer.record_outcome(now, AttemptOutcome::from(fault), client, None);
-        if fault.kind.is_connection_error() {
+        if fault.kind.is_connect_error() {
             let others = self.exchange.config.offers_of_provider(offer.offer.provider.index);
             others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.record_unreachable(now));
         }

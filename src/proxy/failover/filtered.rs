@@ -3,7 +3,7 @@
 use crate::auth::key_cache::Principal;
 use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::count_queue::TokenCountContext;
-use penstock_core::{ApiError, InferenceRequest, OfferFilter, OfferFilters, OfferProperties};
+use penstock_core::{ApiError, InferenceRequest, OfferFilterKind, OfferFilters, OfferProperties};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
@@ -33,38 +33,38 @@ pub fn check_filters(
 
 /// Returns the refusal of a request whose filters are met by none of the offers with these facts.
 pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferProperties<'_>]) -> ApiError {
-    let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.allows(**filter, facts));
-    if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
+    let is_unmet = |filter: &&OfferFilterKind| !facts.iter().any(|facts| filters.allows(**filter, facts));
+    if let Some(filter) = OfferFilterKind::ALL.iter().find(is_unmet) {
         let (what, available) = unmet_explanation(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);
         return if available.is_null() { refusal } else { refusal.with_detail("available", available) };
     }
-    let unmet = |filter: &&OfferFilter| facts.iter().any(|facts| !filters.allows(**filter, facts));
-    let names: Vec<&str> = OfferFilter::ALL.iter().filter(unmet).map(|filter| filter.name()).collect();
+    let unmet = |filter: &&OfferFilterKind| facts.iter().any(|facts| !filters.allows(**filter, facts));
+    let names: Vec<&str> = OfferFilterKind::ALL.iter().filter(unmet).map(|filter| filter.name()).collect();
     let sentence = format!("filters: no provider of this model meets {} together.", names.join(" and "));
     ApiError::unsupported("filters", sentence)
 }
 
 /// Returns the end of the sentence "no provider of this model …" for a filter that no offer meets, and the values that
 /// the offers can meet: their countries, or their best value.
-fn unmet_explanation(filter: OfferFilter, facts: &[OfferProperties<'_>]) -> (&'static str, Value) {
+fn unmet_explanation(filter: OfferFilterKind, facts: &[OfferProperties<'_>]) -> (&'static str, Value) {
     match filter {
-        OfferFilter::Countries => {
+        OfferFilterKind::Countries => {
             let mut countries: Vec<&str> = facts.iter().map(|facts| facts.country).collect();
             countries.sort_unstable();
             countries.dedup();
             ("is in one of these countries", countries.into())
         }
-        OfferFilter::InputCost => {
+        OfferFilterKind::InputCost => {
             let least = facts.iter().filter_map(|facts| facts.input_cost).min();
             ("has so low a price of input", number(least))
         }
-        OfferFilter::CarbonIntensity => {
+        OfferFilterKind::CarbonIntensity => {
             let least = facts.iter().map(|facts| facts.carbon_intensity).min();
             ("has so clean a grid", number(least))
         }
-        OfferFilter::Speed => {
+        OfferFilterKind::Speed => {
             let most = facts.iter().filter_map(|facts| facts.speed).max_by(f64::total_cmp);
             ("was so fast lately", most.map(|speed| (speed * 10.0).round() / 10.0).into())
         }

@@ -44,7 +44,7 @@ use penstock_core::{
     UpstreamError, UpstreamErrorKind,
 };
 use penstock_routing::{AttemptPolicy, PlannerStep, RetryPlanner};
-use response_memory::ResponseMemory;
+use response_memory::ResponseMemoryReservation;
 pub use response_memory::UNCOUNTED_BYTES;
 use separate_choices::SeparateChoices;
 use std::ops::ControlFlow;
@@ -95,7 +95,7 @@ struct FailoverRun<'r, 'a> {
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
     /// Memory that is counted for the response, over all attempts.
-    memory: ResponseMemory,
+    memory: ResponseMemoryReservation,
     /// Energy of failed attempts.
     failed_usage: settle::FailedAttemptEnergy,
     /// Reserved credits, until they are settled or voided.
@@ -123,7 +123,7 @@ struct FailoverRun<'r, 'a> {
 
 /// Returns true for an attempt that had no connection to its provider.
 fn is_before_connection(fault: &UpstreamError) -> bool {
-    fault.kind.is_connection_error() || fault.kind == UpstreamErrorKind::NoDescriptors
+    fault.kind.is_connect_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
 /// Serves an inference request: runs the request filters, then calls one candidate after another.
@@ -163,7 +163,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
         current_offer: None,
         attempt_started: None,
         progress: ResponseProgress::Waiting,
-        memory: ResponseMemory::new(),
+        memory: ResponseMemoryReservation::new(),
         failed_usage: settle::FailedAttemptEnergy::default(),
         hold,
         received_at: at,
@@ -328,7 +328,7 @@ impl FailoverRun<'_, '_> {
         } else {
             buffered::attempt_buffered(self, offer, number).await
         };
-        done.map_err(|error| attempt::classify_in_band_error(self, offer, error))
+        done.map_err(|error| attempt::reclassify_in_band_error(self, offer, error))
     }
 
     /// Waits for `span`, until a provider may be called again; an error ends the request.

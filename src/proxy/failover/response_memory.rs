@@ -11,12 +11,12 @@ const GROWTH_STEP: usize = 256 << 10;
 /// Accounts the buffered bytes of the response to one request, over all attempts. Bytes that are reserved stay reserved
 /// until the end of the request, and are used again by the next attempt.
 #[derive(Debug)]
-pub struct ResponseMemory {
+pub struct ResponseMemoryReservation {
     now: usize,
     counted: usize,
 }
 
-impl ResponseMemory {
+impl ResponseMemoryReservation {
     /// Creates the counter of an empty response.
     pub const fn new() -> Self {
         Self { now: 0, counted: UNCOUNTED_BYTES }
@@ -31,15 +31,15 @@ impl ResponseMemory {
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
-    pub fn add_bytes(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
-        self.set_total(x, self.now.saturating_add(bytes))
+    pub fn try_grow(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
+        self.try_resize(x, self.now.saturating_add(bytes))
     }
 
     /// Sets the number of buffered bytes, and reserves memory if more than before is needed.
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
-    pub fn set_total(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
+    pub fn try_resize(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
         self.now = bytes;
         if bytes > self.counted {
             let more = (bytes - self.counted).max(GROWTH_STEP);

@@ -15,7 +15,8 @@ use penstock_core::{
 };
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
-    BATCH, Flavor, MAX_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
+    BATCH, Flavor, MAX_EXPLORATION_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey, split_flavor,
+    stable_hash,
 };
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
         | InferenceTask::GenerateImages(_)
-        | InferenceTask::Passthrough(_) => prompt <= MAX_PROMPT_TOKENS,
+        | InferenceTask::Passthrough(_) => prompt <= MAX_EXPLORATION_PROMPT_TOKENS,
     }
 }
 
@@ -300,7 +301,7 @@ impl CandidateSet {
             return Err(filtered::unmet_filters_error(filters, &facts));
         }
         for (one, facts) in able.iter_mut().zip(&facts) {
-            one.unsure = filters.allows_only_unmeasured_speed(facts);
+            one.unsure = filters.is_speed_unverified(facts);
         }
         let mut allowed = facts.iter().map(|facts| filters.allows_all(facts));
         able.retain(|_| allowed.next().unwrap_or(false));
@@ -324,7 +325,7 @@ impl CandidateSet {
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
-        let open_end = offer.open_completion_cap(ask);
+        let open_end = offer.default_completion_cap(ask);
         let wanted = context_window::requested_output_tokens(ask, offer).or(open_end);
         let left = lowered.or_else(|| Some(self.remaining_window(offer, wanted?)?.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min();
@@ -359,7 +360,8 @@ impl CandidateSet {
         ask: &InferenceRequest,
         named_maximum: Option<u64>,
     ) -> bool {
-        let wanted = context_window::requested_output_tokens(ask, offer).or(offer.open_completion_cap(ask));
+        let wanted =
+            context_window::requested_output_tokens(ask, offer).or(offer.default_completion_cap(ask));
         let certain = wanted.and_then(|wanted| self.remaining_window(offer, wanted)?.certain_tokens);
         let asked = self.max_tokens(offer, ask).or(wanted);
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));

@@ -278,7 +278,7 @@ fn settle_delivered_part(
         let took = run.attempt_started.map_or(Duration::ZERO, |asked| asked.elapsed());
         return settle_usage(run, offer, work, work, None, took, None);
     }
-    let part = reply.delivered_part();
+    let part = reply.delivered_usage();
     // Reasoning that the answer does not show, and a start event without content, are not charged.
     if part.is_empty {
         return Vec::new();
@@ -305,7 +305,7 @@ pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
     if let (true, true, Some(reply)) =
         (run.progress.has_content(), run.settled.members.is_empty(), &run.translation)
     {
-        let count = reply.delivered_part().usage;
+        let count = reply.delivered_usage().usage;
         run.exchange.settle_limits(&ActualCost {
             input: count.input,
             output: count.output,

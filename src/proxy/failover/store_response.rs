@@ -5,7 +5,7 @@ use super::FailoverRun;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use penstock_core::StoredInput;
-use penstock_dialect::stored_response::{build_document, completed_response};
+use penstock_dialect::stored_response::{build_document, storable_response};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ pub(super) fn store_response(
     let id = run.exchange.id;
     let limits = app.response_limits();
     let write = move || {
-        let Some(response) = completed_response(&answer) else { return };
+        let Some(response) = storable_response(&answer) else { return };
         let document = build_document(&input, response, id.random_part());
         let name = format!("{RESPONSE_ID_PREFIX}{}", id.random_part());
         let now = app.clock.unix_seconds();

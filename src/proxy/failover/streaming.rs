@@ -70,7 +70,7 @@ pub async fn attempt_stream(
         // Some engines send the head only when the answer is complete.
         WireFormat::Shape(_) => timeouts.plain,
     };
-    let opened = attempt::open_response(run, offer, wire_format, &call, first_byte).await;
+    let opened = attempt::send_and_read_head(run, offer, wire_format, &call, first_byte).await;
     run.translation = Some(reply);
     // Frees the request body before the response is read.
     drop(call);
@@ -174,7 +174,7 @@ fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), Up
     if buffered > run.exchange.config.settings.limits.response_buffer {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    run.memory.set_total(run.exchange, buffered)
+    run.memory.try_resize(run.exchange, buffered)
 }
 
 /// Reads the next bytes of the provider; `None` at the end of the stream. The deadline is checked before each read,

@@ -41,7 +41,7 @@ pub struct ClientWatch {
 impl ClientWatch {
     /// Creates the watch over the client of a request and its API key.
     pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
-        let revoked = Box::pin(async move { principal.wait_until_revoked().await });
+        let revoked = Box::pin(async move { principal.wait_until_revoked_or_suspended().await });
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, last_write: None }
     }
 

@@ -8,7 +8,7 @@ use crate::proxy::failover::CandidateSet;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, ResponseStorage};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, StoredResponseAccess};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 
@@ -47,7 +47,7 @@ pub enum RequestBody {
     /// JSON, with the parser of the endpoint.
     Json(Bytes, JsonParser),
     /// Request of the responses dialect, with its access to stored responses and to the conversation that it continues.
-    StoredResponse(Bytes, Box<ResponseStorage>),
+    StoredResponse(Bytes, Box<StoredResponseAccess>),
     /// Model and task of an upload form, with its file.
     Form(Box<str>, InferenceTask, SpooledData),
 }

@@ -156,7 +156,7 @@ impl ResponseHead {
 
     /// Marks the body as a stream of server-sent events, with chunked encoding if `chunked`.
     #[must_use]
-    pub fn event_stream(self, chunked: bool) -> Self {
+    pub fn with_event_stream_headers(self, chunked: bool) -> Self {
         let head = self
             .with(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
             .with(header::CACHE_CONTROL, "no-cache")

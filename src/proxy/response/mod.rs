@@ -59,7 +59,7 @@ impl ResponseHead {
     /// # Errors
     /// Returns an error if the client is gone.
     pub async fn start_event_stream(self, caller: &mut Downstream<'_>) -> Result<()> {
-        let head = self.event_stream(caller.uses_chunked_encoding());
+        let head = self.with_event_stream_headers(caller.uses_chunked_encoding());
         caller.write_response_header(head).await
     }
 }
@@ -77,7 +77,7 @@ impl ResponseHead {
         trailers: &str,
     ) -> Result<()> {
         let mut head = self.with(header::CONTENT_TYPE, kind).with(header::CACHE_CONTROL, "no-cache");
-        if caller.has_trailers() {
+        if caller.supports_trailers() {
             head = head.with(header::TRAILER, trailers);
         }
         if caller.uses_chunked_encoding() {

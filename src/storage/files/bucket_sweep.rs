@@ -59,7 +59,7 @@ impl SweepOutcome {
 impl FileBucket {
     /// Returns true if a sweep of the leader is due, and then counts the sweep as made. Called every minute on each
     /// gateway, so that a gateway that becomes the leader knows of outages of the store.
-    pub fn is_sweep_due(
+    pub fn begin_sweep_if_due(
         &self,
         now: Duration,
         interval: Duration,

@@ -39,7 +39,7 @@ impl FileManager {
         if files.bucket.is_none() {
             files.check_folder(FOLDER_ID_WAIT)?;
         }
-        let counted = files.store.count_usage();
+        let counted = files.store.build_usage_counters();
         counted.map_err(|error| format!("The used bytes of files cannot be counted: {error}."))?;
         Ok(files)
     }

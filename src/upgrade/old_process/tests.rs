@@ -50,7 +50,7 @@ fn a_key_that_changes_before_the_successor_serves_does_not_end_the_upgrade() {
         assert!(matches!(messages::read_message(&mut other_end), Ok(OldToNew::Bye)));
     });
     let note = move |event| {
-        if let PeerEvent::KeyChanged(id) = event {
+        if let SuccessorEvent::KeyChanged(id) = event {
             events.lock().push(id);
         }
     };

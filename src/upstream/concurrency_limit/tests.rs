@@ -45,7 +45,7 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
     drop(first);
     assert!(try_receive(&mut waiters[1]).is_some(), "a waiter that left the queue is skipped");
     drop((permits, waiters));
-    assert_eq!((concurrency.in_flight(), concurrency.waiting_request_count()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiter_count()), (0, 0));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
         greedy_waiters[2].receiver.try_recv().is_err(),
         "the youngest waiter of the greedy account was displaced"
     );
-    assert_eq!(concurrency.waiting_request_count(), 4);
+    assert_eq!(concurrency.waiter_count(), 4);
     drop(permit);
     let first = try_receive(&mut greedy_waiters[0]).unwrap();
     drop(first);
@@ -108,7 +108,7 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
     drop(greedy_waiters);
     drop(second);
     assert!(try_receive(&mut batch).is_some());
-    assert_eq!((concurrency.in_flight(), concurrency.waiting_request_count()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiter_count()), (0, 0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn batch_lines_and_requests_share_slots_by_account() {
         .collect();
     let mut line = waiter(concurrency.acquire_or_queue(&modest, signal()));
     let mut request = waiter(concurrency.acquire_or_queue(&modest, None));
-    assert_eq!(concurrency.waiting_request_count(), 152);
+    assert_eq!(concurrency.waiter_count(), 152);
     let mut held = permit;
     let mut order = String::new();
     for _ in 0..4 {
@@ -156,7 +156,7 @@ fn batch_lines_and_requests_share_slots_by_account() {
     }
     assert_eq!(order, "glgr", "150 of another account delay it by one each");
     drop((theirs, held));
-    assert_eq!((concurrency.in_flight(), concurrency.waiting_request_count()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiter_count()), (0, 0));
 }
 
 #[test]
@@ -213,5 +213,5 @@ fn many_threads_lose_no_permit_and_leave_no_waiter() {
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
     });
-    assert_eq!((concurrency.in_flight(), concurrency.waiting_request_count()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiter_count()), (0, 0));
 }

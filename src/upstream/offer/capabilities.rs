@@ -62,7 +62,7 @@ impl OfferState {
 
     /// Returns the cap on tokens that is sent for a text completion without one: the maximum of the offer, because
     /// engines generate only 16 tokens otherwise. `None` for other requests, and for offers without text completions.
-    pub fn open_completion_cap(&self, ask: &InferenceRequest) -> Option<u64> {
+    pub fn default_completion_cap(&self, ask: &InferenceRequest) -> Option<u64> {
         let is_open = matches!(ask.task, InferenceTask::Complete(_)) && ask.max_tokens.is_none();
         (is_open && self.offer.capabilities.completions).then(|| self.max_output())
     }
@@ -88,7 +88,7 @@ impl OfferState {
         let refused = answers > 1
             && (self.offer.capabilities.max_n.is_some_and(|most| answers > most)
                 || self.learned.returns_single_choice(now));
-        refused.then(|| too_few_choices_error(ask))
+        refused.then(|| unsupported_choices_error(ask))
     }
 }
 
@@ -143,7 +143,7 @@ fn missing_capability_error(offer: &OfferSettings, ask: &InferenceRequest) -> Op
 
 /// Returns the refusal of a request for more choices than its provider returns.
 #[must_use]
-pub fn too_few_choices_error(ask: &InferenceRequest) -> ApiError {
+pub fn unsupported_choices_error(ask: &InferenceRequest) -> ApiError {
     match &ask.task {
         InferenceTask::Complete(task) if task.generations_per_prompt == 1 => {
             ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")

@@ -213,7 +213,7 @@ pub fn shaped(
     let mut shape = ResponseConstraints::new(ask, &target(provider, abilities));
     let mut shaped = Vec::new();
     let has_messages = ask.dialect == Dialect::Responses;
-    let adapt = |event: AnswerEvent| if has_messages { Some(event) } else { event.without_messages() };
+    let adapt = |event: AnswerEvent| if has_messages { Some(event) } else { event.flatten_message_start() };
     let adapted = events(provider, stream).into_iter().filter_map(adapt);
     adapted.for_each(|event| shape.apply(event, &mut shaped));
     shaped

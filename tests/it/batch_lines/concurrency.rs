@@ -19,7 +19,7 @@ fn waiting(running: &Running) -> u32 {
         .config_snapshot()
         .providers
         .iter()
-        .map(|provider| provider.concurrency.waiting_request_count())
+        .map(|provider| provider.concurrency.waiter_count())
         .sum()
 }
 

@@ -219,7 +219,7 @@ async fn a_store_is_the_same_after_a_move_to_postgres_and_back() {
 
 /// Adds rows of keys and of their spending to the store of a home.
 fn fill(home: &Home, count: usize) {
-    let target = ConfigSource::File(home.config()).admin_target().unwrap();
+    let target = ConfigSource::File(home.config()).gateway_access().unwrap();
     let store = Stores::open(&target.storage.unwrap()).unwrap().store;
     let key = store.scan(StoreTable::Keys, b"", None, 1).unwrap().rows.remove(0);
     let mut added = 0;

@@ -82,7 +82,7 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
         with_concurrency(&provider, 1).settings("[overload]\nqueue = 3\nwait = \"30s\"").start().await;
     let (greedy, modest) = (of_account(&running, "greedy").await, of_account(&running, "modest").await);
     let app = running.gateway.app.clone();
-    let waits = || app.config_snapshot().providers[0].concurrency.waiting_request_count();
+    let waits = || app.config_snapshot().providers[0].concurrency.waiter_count();
     let mut tasks = Vec::new();
     let ask = |who: &str| json!({"model": "m", "messages": [{"role": "user", "content": who}]});
     for number in 0..4 {

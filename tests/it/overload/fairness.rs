@@ -81,7 +81,7 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
         number
     });
     let provider = running.gateway.app.config_snapshot().providers[0].clone();
-    crate::harness::until("the flood to queue", || provider.concurrency.waiting_request_count() > 5).await;
+    crate::harness::until("the flood to queue", || provider.concurrency.waiter_count() > 5).await;
     let mut beside = paced(&modest, pace, lasts).await;
     stop.store(true, Ordering::Relaxed);
     let asked = pouring.await.unwrap();
@@ -115,8 +115,7 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     let mut alone = first_tokens(&running.client, count).await;
     let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(lines)).await;
     let provider = running.gateway.app.config_snapshot().providers[0].clone();
-    crate::harness::until("the batch to have its slots", || provider.concurrency.waiting_request_count() > 5)
-        .await;
+    crate::harness::until("the batch to have its slots", || provider.concurrency.waiter_count() > 5).await;
     let mut beside = first_tokens(&running.client, count).await;
     let now = batch_jobs::retrieve(&running.client, &batch).await;
     assert_eq!(now["status"], "in_progress", "it was at work all the while: {now}");

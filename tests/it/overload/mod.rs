@@ -69,7 +69,7 @@ pub async fn until_empty(running: &Running) {
             .config_snapshot()
             .providers
             .iter()
-            .map(|one| one.concurrency.in_flight() + one.concurrency.waiting_request_count())
+            .map(|one| one.concurrency.in_flight() + one.concurrency.waiter_count())
             .sum();
         app.in_flight_exchanges() == 0
             && (load.requests, load.bytes, load.waiting) == (0, 0, 0)

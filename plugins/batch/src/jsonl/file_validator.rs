@@ -2,7 +2,7 @@
 //! unique.
 
 use super::validation_error::{FileErrors, LineError};
-use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, parse_line, strip_line_ending};
+use super::{AllowedPaths, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, parse_line, strip_line_ending};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -29,7 +29,7 @@ pub struct FileSummary {
 #[derive(Debug)]
 pub struct FileValidator {
     /// API paths that requests of a batch may have.
-    urls: AllowedUrls,
+    urls: AllowedPaths,
     /// Maximum line length, in bytes, without the line break.
     max_line: usize,
     /// Buffered start of an incomplete line.
@@ -54,7 +54,7 @@ impl FileValidator {
     /// Creates a validator. Each line must name one of the paths in `urls` and have at most `max_line` bytes, without
     /// its line break.
     #[must_use]
-    pub fn new(urls: AllowedUrls, max_line: usize) -> Self {
+    pub fn new(urls: AllowedPaths, max_line: usize) -> Self {
         Self {
             urls,
             max_line,

@@ -1,7 +1,7 @@
 //! Parser of one line: a request with its `custom_id`. The body is checked to be a JSON object and returned unchanged.
 
 use super::validation_error::LineError;
-use super::{AllowedUrls, BOM, MAX_CUSTOM_ID_BYTES};
+use super::{AllowedPaths, BOM, MAX_CUSTOM_ID_BYTES};
 use memchr::memmem;
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ pub fn strip_line_ending(line: &[u8], first: bool) -> &[u8] {
 ///
 /// # Errors
 /// Returns the first error of the line, without a line number.
-pub fn parse_line(bytes: &[u8], urls: AllowedUrls) -> Result<InputLine<'_>, LineError> {
+pub fn parse_line(bytes: &[u8], urls: AllowedPaths) -> Result<InputLine<'_>, LineError> {
     if simdutf8::basic::from_utf8(bytes).is_err() {
         return Err(LineError::new("invalid_utf8", None, "expected text in UTF-8"));
     }
@@ -134,7 +134,7 @@ fn check_method(value: &[u8]) -> Result<(), LineError> {
     Err(LineError::new("invalid_method", Some("method"), format!("expected \"POST\", got {got}")))
 }
 
-fn parse_url(value: &[u8], urls: AllowedUrls) -> Result<&'static str, LineError> {
+fn parse_url(value: &[u8], urls: AllowedPaths) -> Result<&'static str, LineError> {
     let text = unescape_string(value);
     let known = |text: &str| urls.iter().copied().find(|known| *known == text);
     if let Some(url) = text.as_deref().and_then(known) {

@@ -25,7 +25,7 @@ pub const MAX_CUSTOM_ID_BYTES: usize = 512;
 pub const MAX_REPORTED_ERRORS: usize = 20;
 
 /// API paths that the lines of a batch may name, in the order in which errors list them.
-pub const BATCH_PATHS: AllowedUrls = &[
+pub const BATCH_PATHS: AllowedPaths = &[
     "/v1/chat/completions",
     "/v1/messages",
     "/v1/responses",
@@ -35,7 +35,7 @@ pub const BATCH_PATHS: AllowedUrls = &[
 ];
 
 /// List of the API paths that a line may name.
-pub type AllowedUrls = &'static [&'static str];
+pub type AllowedPaths = &'static [&'static str];
 
 /// Byte order mark that some editors write before UTF-8 text.
 const BOM: &[u8] = b"\xef\xbb\xbf";

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const MOST_LINE: usize = 1 << 20;
 
 /// List of paths as long as the gateway's, so that messages have the same form.
-const URLS: AllowedUrls =
+const URLS: AllowedPaths =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 
 fn good(id: &str) -> String {

@@ -1,9 +1,9 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
-use super::field_names::protocol_path;
+use super::field_names::protocol_path_prefix;
 use super::phrases::{
-    BUSY_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES, HISTORY_PHRASES,
-    INVALID_TOOL_ARGUMENTS_PHRASES, OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES,
+    BUSY_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, ENGINE_CRASH_PHRASES, EXCESS_PHRASES, FAILED_CHECK_PHRASES,
+    HISTORY_PHRASES, INVALID_TOOL_ARGUMENTS_PHRASES, OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES,
     RATE_PHRASES, RECEIVED_PHRASES, UNKNOWN_MEMBER_PHRASES, UNSUPPORTED_MEMBER_PHRASES, VALUE_RULES,
     WINDOW_PHRASES,
 };
@@ -73,7 +73,7 @@ impl ErrorSignals {
     pub(super) fn is_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
         let is_stated = self.window_overflow().is_some() || self.stated_excess().is_some();
         let is_vetoed =
-            [RATE_PHRASES, OUT_OF_MEMORY_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words));
+            [RATE_PHRASES, ENGINE_CRASH_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words));
         let about = || self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES);
         let is_possible = || self.input_tokens().is_some() || may_exceed(self.context_window());
         !is_vetoed && (is_stated || about() && is_possible())
@@ -88,7 +88,7 @@ impl ErrorSignals {
     /// process.
     pub(super) fn is_history_failure(&self) -> bool {
         let about = self.contains_any(HISTORY_PHRASES) || self.has_refused_value();
-        about && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+        about && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
     /// Returns true if the error names a field, the values that the field may have, and another value that the engine
@@ -109,7 +109,7 @@ impl ErrorSignals {
     /// Returns the members that the gateway may add (see [`ExtraMembers`]) and that a failed engine names as not
     /// supported.
     pub(super) fn unsupported_members(&self) -> RefusedMembers {
-        if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(OUT_OF_MEMORY_PHRASES) {
+        if !self.contains_any(UNSUPPORTED_MEMBER_PHRASES) || self.contains_any(ENGINE_CRASH_PHRASES) {
             return RefusedMembers::NONE;
         }
         RefusedMembers::Named(self.named_extra_members())
@@ -118,14 +118,14 @@ impl ErrorSignals {
     /// Returns true if an engine failed because the requested limit on generated tokens is above the engine's maximum.
     pub(super) fn is_output_cap_failure(&self) -> bool {
         let is_vetoed = || {
-            [RATE_PHRASES, OUT_OF_MEMORY_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words))
+            [RATE_PHRASES, ENGINE_CRASH_PHRASES, BUSY_PHRASES].iter().any(|words| self.contains_any(words))
         };
         self.max_output_tokens().is_some() && !is_vetoed()
     }
 
     /// Returns true if an engine failed because of the arguments of a tool call.
-    pub(super) fn is_call_failure(&self) -> bool {
-        self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    pub(super) fn is_tool_call_failure(&self) -> bool {
+        self.contains_any(INVALID_TOOL_ARGUMENTS_PHRASES) && !self.contains_any(ENGINE_CRASH_PHRASES)
     }
 
     fn contains_any(&self, words: &[&str]) -> bool {
@@ -166,7 +166,7 @@ impl ErrorSignals {
             let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
             named.min().map(|(_, name)| name.to_owned())
         };
-        let param = self.param.as_deref().and_then(protocol_path);
+        let param = self.param.as_deref().and_then(protocol_path_prefix);
         param.map(str::to_owned).or_else(first)
     }
 

@@ -102,7 +102,7 @@ const STEPS: &[&str] = &[
 
 /// Returns the longest start of a path that consists of names of the protocol and of indices; `None` if the first name
 /// is not of the protocol.
-pub(super) fn protocol_path(path: &str) -> Option<&str> {
+pub(super) fn protocol_path_prefix(path: &str) -> Option<&str> {
     if !is_path(path) {
         return None;
     }
@@ -154,7 +154,7 @@ mod tests {
             ("", None),
             ("a b", None),
         ] {
-            assert_eq!(protocol_path(path), expected, "{path}");
+            assert_eq!(protocol_path_prefix(path), expected, "{path}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
     let kind = |body: &str| {
         let error = classify_in_band(body.as_bytes());
-        let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+        let error = reclassify_in_band_error(error, 8192, br#"{"messages":[]}"#);
         (error.kind, error.api_error.map(|error| error.message.into_owned()))
     };
     let (found, message) = kind(
@@ -49,7 +49,7 @@ fn an_error_inside_a_good_answer_that_states_a_rate_limit_is_one() {
             (UpstreamErrorKind::Status(429), "rate_limited"),
             "{body}"
         );
-        let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+        let error = reclassify_in_band_error(error, 8192, br#"{"messages":[]}"#);
         assert_eq!(error.kind, UpstreamErrorKind::Status(429), "{body}");
     }
 }
@@ -67,7 +67,7 @@ fn an_error_inside_a_good_answer_that_states_a_timeout_is_one() {
                 (UpstreamErrorKind::Status(expected), "timeout"),
                 "{body}"
             );
-            let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+            let error = reclassify_in_band_error(error, 8192, br#"{"messages":[]}"#);
             assert_eq!(error.kind, UpstreamErrorKind::Status(expected), "{body}");
         }
     }

@@ -148,7 +148,7 @@ pub(super) const FAILED_CHECK_PHRASES: &[&str] = &[
 ];
 /// Phrases of an engine that ran out of memory or crashed. They take precedence over the phrases by which a failed
 /// engine blames the request.
-pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
+pub(super) const ENGINE_CRASH_PHRASES: &[&str] = &[
     "out of memory",
     "outofmemory",
     "oom",

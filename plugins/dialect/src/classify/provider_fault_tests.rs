@@ -15,7 +15,7 @@ fn kind(status: u16, body: &Value, prompt: &str) -> UpstreamErrorKind {
 
 fn in_band(body: &Value, prompt: &str) -> UpstreamErrorKind {
     let error = classify_in_band(body.to_string().as_bytes());
-    classify_in_band_error(error, 8192, request(prompt).as_bytes()).kind
+    reclassify_in_band_error(error, 8192, request(prompt).as_bytes()).kind
 }
 
 /// Errors about the gateway's own account, a model name, a rate limit or an overload, with the status of each.

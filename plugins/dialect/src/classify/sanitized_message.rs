@@ -4,7 +4,7 @@
 //! technical English, numbers, keys of the request and words of scripts without blanks remain if they do not repeat the
 //! texts of the request. All other words are removed.
 
-use super::field_names::protocol_path;
+use super::field_names::protocol_path_prefix;
 use super::message_numbers::{is_identifying_number, is_in_number_list, is_number_list};
 use super::request_texts::{RequestTexts, is_unspaced, request_texts};
 use super::vocabulary;
@@ -204,7 +204,7 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
         return word.chars().count() <= 3 && !word.contains('/');
     }
     let lower = core.to_lowercase();
-    if protocol_path(core) == Some(core) {
+    if protocol_path_prefix(core) == Some(core) {
         return is_plain_word(word, core);
     }
     let is_number = core.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
@@ -221,7 +221,7 @@ fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
 /// Returns the start of a path up to the first name that is not of the protocol.
 fn known_start(word: &str) -> Option<&str> {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
-    core.contains(['.', '[']).then(|| protocol_path(core)).flatten()
+    core.contains(['.', '[']).then(|| protocol_path_prefix(core)).flatten()
 }
 
 /// Returns true for a common word of error messages, in lower case, or for such words joined by slashes.
@@ -233,7 +233,7 @@ pub(super) fn is_neutral_word(word: &str) -> bool {
 /// Returns true for a word, a number or the name of a field that cannot identify a place, a person or a secret.
 fn is_plain_word(word: &str, core: &str) -> bool {
     let length = core.chars().count();
-    let field = protocol_path(core) == Some(core);
+    let field = protocol_path_prefix(core) == Some(core);
     let odd = word.contains(['=', '@', '\\', '<', '>', '#', '&', '%', '$', '^', '~', '|', '*'])
         && !matches!(word, "<=" | ">=" | "<" | ">" | "=");
     let address = core.contains("://") || core.contains('/') || word.starts_with('/') || core.contains(':');

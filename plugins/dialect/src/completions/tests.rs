@@ -225,7 +225,7 @@ fn counted_stream(ask: &InferenceRequest, text: &str) -> (u64, DeliveredUsage) {
         reply.push(bytes.slice(cut..), &mut out).unwrap();
         reply.end(&mut out).unwrap();
         assert_eq!(reply.attempt_usage().output, reply.estimated_usage().output);
-        (reply.estimated_usage().output, reply.delivered_part())
+        (reply.estimated_usage().output, reply.delivered_usage())
     };
     let whole = run(stream.len());
     for cut in 0..stream.len() {

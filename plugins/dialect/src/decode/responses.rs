@@ -279,7 +279,7 @@ impl DecodedOutput {
                 Some(at) => {
                     let (items, mut context) = self.parts(source, events);
                     let known = items.get_mut(at).ok_or_else(malformed_error)?;
-                    known.push_missing(item, &mut context)?;
+                    known.emit_missing_texts(item, &mut context)?;
                 }
                 None => {
                     let at = self.open_item(source, index, item, events)?;

@@ -52,7 +52,7 @@ impl StreamTranslation for StreamTranslator {
             .filter(|_| !self.is_continuation)
             .map(|stated| stated.to_plausible_usage(&bounds, &counted))?;
         if self.progress >= StreamProgress::Finished {
-            choices::correct_usage(&mut usage, &self.choice_sizes);
+            choices::correct_single_choice_usage(&mut usage, &self.choice_sizes);
         }
         Some(usage)
     }
@@ -85,8 +85,8 @@ impl StreamTranslation for StreamTranslator {
         self.output_bytes - self.echo.echoed_bytes()
     }
 
-    fn delivered_part(&self) -> DeliveredUsage {
-        self.part_without(self.hidden_bytes + self.writer.waiting_bytes())
+    fn delivered_usage(&self) -> DeliveredUsage {
+        self.part_without(self.hidden_bytes + self.writer.undelivered_bytes())
     }
 
     fn generated_bytes(&self) -> usize {
@@ -104,7 +104,7 @@ impl StreamTranslation for StreamTranslator {
         let mut usage =
             self.reported_usage.map_or(counted, |stated| stated.to_plausible_usage(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
-            choices::correct_usage(&mut usage, &self.choice_sizes);
+            choices::correct_single_choice_usage(&mut usage, &self.choice_sizes);
         }
         // Usage reported before the end of the answer may be lower than the output so far.
         if self.progress < StreamProgress::Finished && usage.output < counted.output {

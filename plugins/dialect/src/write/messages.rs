@@ -279,7 +279,7 @@ impl super::DialectWriter for MessagesStreamWriter {
                 .any(|block| block.has_invalid_arguments(cut))
     }
 
-    fn waiting_bytes(&self) -> usize {
+    fn undelivered_bytes(&self) -> usize {
         // `pending_bytes` counts escaped text, the output of the model is counted unescaped.
         self.pending_blocks.iter().flat_map(|block| &block.buffered_texts).map(EscapedText::len).sum()
     }

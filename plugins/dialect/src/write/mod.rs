@@ -59,7 +59,7 @@ pub trait DialectWriter: Send {
     }
 
     /// Returns the number of bytes of text, unescaped, that were written to this writer and not yet to its output.
-    fn waiting_bytes(&self) -> usize {
+    fn undelivered_bytes(&self) -> usize {
         0
     }
 

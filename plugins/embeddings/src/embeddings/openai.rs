@@ -4,7 +4,7 @@
 use super::vectors::{AnswerVectors, VectorReader};
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::EmbeddingJsonCursor;
+use crate::cursor::AnswerJsonCursor;
 use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
@@ -92,7 +92,7 @@ fn read(
     let mut reader = VectorReader::new(requested_form(embed), count);
     let mut usage = AnswerUsage::default();
     let (mut array, mut error) = (None, false);
-    let mut cursor = EmbeddingJsonCursor::new(&body);
+    let mut cursor = AnswerJsonCursor::new(&body);
     let read = cursor.read_object(|key, cursor| {
         match key {
             "data" if array.is_none() => {

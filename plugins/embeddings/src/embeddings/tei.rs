@@ -4,7 +4,7 @@
 use super::vectors::VectorReader;
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::EmbeddingJsonCursor;
+use crate::cursor::AnswerJsonCursor;
 use crate::json_text::write_json_array;
 use bytes::Bytes;
 use penstock_core::{
@@ -64,7 +64,7 @@ impl ProviderAdapter for TeiEmbeddings {
         let embed = task(ask).ok_or_else(malformed)?;
         let read = |inputs: &[Bytes], answer: UpstreamAnswer| {
             let mut reader = VectorReader::new(requested_form(embed), inputs.len());
-            let mut cursor = EmbeddingJsonCursor::new(&answer.body);
+            let mut cursor = AnswerJsonCursor::new(&answer.body);
             cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_at_end())?;
             let usage = AnswerUsage { tokens: answer.header_number(0), measured: None };
             Some((reader.finish(answer.body.clone(), 0..0)?, usage))

@@ -1,6 +1,6 @@
 //! Vectors of one answer: located and, if the form differs, converted in the same pass.
 
-use crate::cursor::EmbeddingJsonCursor;
+use crate::cursor::AnswerJsonCursor;
 use crate::floats;
 use crate::json_text;
 use bytes::Bytes;
@@ -72,14 +72,14 @@ impl VectorReader {
     }
 
     /// Reads a vector that is not inside an object.
-    pub(super) fn read_bare_vector(&mut self, cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
+    pub(super) fn read_bare_vector(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
         let location = self.read_vector(cursor)?;
         self.items.push(VectorItem { location, index: None, complete: false });
         Some(())
     }
 
     /// Reads an object `{"object":"embedding","index":…,"embedding":…}`.
-    pub(super) fn read_item(&mut self, cursor: &mut EmbeddingJsonCursor<'_>) -> Option<()> {
+    pub(super) fn read_item(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<()> {
         let (mut location, mut index, mut named) = (None, None, false);
         cursor.read_object(|key, cursor| {
             match key {
@@ -98,7 +98,7 @@ impl VectorReader {
     }
 
     /// Reads one vector, and converts it if the client requests another form.
-    fn read_vector(&mut self, cursor: &mut EmbeddingJsonCursor<'_>) -> Option<VectorLocation> {
+    fn read_vector(&mut self, cursor: &mut AnswerJsonCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.position();
         let (taken, count, made) = match (cursor.peek()?, self.form) {
             (b'[', VectorForm::Floats) => {

@@ -5,7 +5,7 @@ pub(crate) mod standard;
 pub(crate) mod tei;
 
 use crate::answer_usage::AnswerUsage;
-use crate::cursor::EmbeddingJsonCursor;
+use crate::cursor::AnswerJsonCursor;
 use crate::json_text::{self, json_string};
 use bytes::Bytes;
 use penstock_core::{
@@ -45,8 +45,8 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];
     let mut usage = AnswerUsage::default();
     let (mut found, mut error) = (false, false);
-    let mut cursor = EmbeddingJsonCursor::new(body);
-    let mut results = |cursor: &mut EmbeddingJsonCursor<'_>| {
+    let mut cursor = AnswerJsonCursor::new(body);
+    let mut results = |cursor: &mut AnswerJsonCursor<'_>| {
         found = true;
         cursor.read_array(|cursor| {
             let (index, score) = result(cursor)?;
@@ -75,7 +75,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
 }
 
 /// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`.
-fn result(cursor: &mut EmbeddingJsonCursor<'_>) -> Option<(usize, f64)> {
+fn result(cursor: &mut AnswerJsonCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.read_object(|key, cursor| {
         let value = cursor.read_value_bytes()?;

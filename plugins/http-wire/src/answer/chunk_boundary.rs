@@ -2,7 +2,7 @@
 //! removes nothing: it returns how many of the bytes belong to the body, and rejects framing that two parsers could
 //! interpret differently.
 
-use super::MalformedResponse;
+use super::MalformedMessage;
 use super::chunk_decoder::{MAX_LINE_BYTES, MAX_TRAILER_BYTES, chunk_length, is_field};
 use crate::http1_request::is_control;
 
@@ -35,7 +35,7 @@ impl ChunkedBodyScanner {
     ///
     /// # Errors
     /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, MalformedResponse> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, MalformedMessage> {
         let mut at = 0;
         while at < bytes.len() && self.state != BoundaryState::Complete {
             let rest = bytes.get(at..).unwrap_or_default();
@@ -50,7 +50,7 @@ impl ChunkedBodyScanner {
             let part = end.map_or(rest, |end| rest.get(..=end).unwrap_or_default());
             let most = if end.is_some() { MAX_LINE_BYTES + 2 } else { MAX_LINE_BYTES + 1 };
             if self.line.len() + part.len() > most {
-                return Err(MalformedResponse("a line of its chunks is too long"));
+                return Err(MalformedMessage("a line of its chunks is too long"));
             }
             at += part.len();
             if end.is_none() {
@@ -72,11 +72,11 @@ impl ChunkedBodyScanner {
         self.state == BoundaryState::Complete
     }
 
-    fn end_line(&mut self, line: &[u8]) -> Result<(), MalformedResponse> {
+    fn end_line(&mut self, line: &[u8]) -> Result<(), MalformedMessage> {
         let line =
-            line.strip_suffix(b"\r\n").ok_or(MalformedResponse("a line of its chunks ends without CR LF"))?;
+            line.strip_suffix(b"\r\n").ok_or(MalformedMessage("a line of its chunks ends without CR LF"))?;
         if line.iter().any(|byte| is_control(*byte)) {
-            return Err(MalformedResponse("a line of its chunks holds a control character"));
+            return Err(MalformedMessage("a line of its chunks holds a control character"));
         }
         self.state = match self.state {
             BoundaryState::Size => match chunk_length(line)? {
@@ -84,15 +84,15 @@ impl ChunkedBodyScanner {
                 length => BoundaryState::Data(length),
             },
             BoundaryState::DataEnd if line.is_empty() => BoundaryState::Size,
-            BoundaryState::DataEnd => return Err(MalformedResponse("a chunk is longer than its size")),
+            BoundaryState::DataEnd => return Err(MalformedMessage("a chunk is longer than its size")),
             BoundaryState::Trailers if line.is_empty() => BoundaryState::Complete,
             BoundaryState::Trailers if !is_field(line) => {
-                return Err(MalformedResponse("a trailer is invalid"));
+                return Err(MalformedMessage("a trailer is invalid"));
             }
             BoundaryState::Trailers => {
                 self.trailers += line.len();
                 if self.trailers > MAX_TRAILER_BYTES {
-                    return Err(MalformedResponse("its trailers are too long"));
+                    return Err(MalformedMessage("its trailers are too long"));
                 }
                 BoundaryState::Trailers
             }

@@ -1,6 +1,6 @@
 //! Decoder that removes the chunk framing from a body that arrives in pieces.
 
-use super::MalformedResponse;
+use super::MalformedMessage;
 use crate::http1_request::{is_control, is_token};
 use bytes::{Bytes, BytesMut};
 
@@ -49,7 +49,7 @@ impl ChunkDecoder {
     /// # Errors
     /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit; the
     /// bytes after it cannot be interpreted.
-    pub fn decode_next(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedResponse> {
+    pub fn decode_next(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedMessage> {
         loop {
             match self.state {
                 ChunkState::Size => match take_line(buffer)? {
@@ -70,18 +70,18 @@ impl ChunkDecoder {
                 }
                 ChunkState::AfterData => match take_line(buffer)? {
                     Some(end) if end.is_empty() => self.state = ChunkState::Size,
-                    Some(_) => return Err(MalformedResponse("a chunk is longer than its size")),
+                    Some(_) => return Err(MalformedMessage("a chunk is longer than its size")),
                     None => return Ok(ChunkStep::Incomplete),
                 },
                 ChunkState::Trailers => match take_line(buffer)? {
                     Some(end) if end.is_empty() => self.state = ChunkState::Complete,
                     Some(trailer) if !is_field(&trailer) => {
-                        return Err(MalformedResponse("a trailer is invalid"));
+                        return Err(MalformedMessage("a trailer is invalid"));
                     }
                     Some(trailer) => {
                         self.trailers += trailer.len();
                         if self.trailers > MAX_TRAILER_BYTES {
-                            return Err(MalformedResponse("its trailers are too long"));
+                            return Err(MalformedMessage("its trailers are too long"));
                         }
                     }
                     None => return Ok(ChunkStep::Incomplete),
@@ -93,22 +93,22 @@ impl ChunkDecoder {
 }
 
 /// Removes the next line from the buffer and returns it without its line end; `None` while the end has not arrived.
-fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedResponse> {
+fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedMessage> {
     let Some(end) = memchr::memchr(b'\n', buffer) else {
         let long = buffer.len() > MAX_LINE_BYTES + b"\r".len();
-        return if long { Err(MalformedResponse("a line of its chunks is too long")) } else { Ok(None) };
+        return if long { Err(MalformedMessage("a line of its chunks is too long")) } else { Ok(None) };
     };
     if end > MAX_LINE_BYTES + b"\r".len() {
-        return Err(MalformedResponse("a line of its chunks is too long"));
+        return Err(MalformedMessage("a line of its chunks is too long"));
     }
     let mut line = buffer.split_to(end + 1);
     if end == 0 || line.get(end - 1) != Some(&b'\r') {
-        return Err(MalformedResponse("a line of its chunks ends without CR LF"));
+        return Err(MalformedMessage("a line of its chunks ends without CR LF"));
     }
     line.truncate(end - 1);
     // Other parsers may interpret a control character as the end of a line.
     if line.iter().any(|byte| is_control(*byte)) {
-        return Err(MalformedResponse("a line of its chunks holds a control character"));
+        return Err(MalformedMessage("a line of its chunks holds a control character"));
     }
     Ok(Some(line))
 }
@@ -120,17 +120,17 @@ pub(super) fn is_field(line: &[u8]) -> bool {
 }
 
 /// Parses the length of a chunk: hexadecimal digits, optionally followed by extensions, which are ignored.
-pub(super) fn chunk_length(line: &[u8]) -> Result<u64, MalformedResponse> {
+pub(super) fn chunk_length(line: &[u8]) -> Result<u64, MalformedMessage> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if digits.is_empty() {
-        return Err(MalformedResponse("a chunk has no size"));
+        return Err(MalformedMessage("a chunk has no size"));
     }
     if digits.len() > MAX_SIZE_DIGITS {
-        return Err(MalformedResponse("a chunk's size has more than 15 digits"));
+        return Err(MalformedMessage("a chunk's size has more than 15 digits"));
     }
     digits.iter().try_fold(0_u64, |sum, digit| {
         let value =
-            char::from(*digit).to_digit(16).ok_or(MalformedResponse("a chunk's size is not a number"))?;
+            char::from(*digit).to_digit(16).ok_or(MalformedMessage("a chunk's size is not a number"))?;
         Ok(sum << 4 | u64::from(value))
     })
 }

@@ -19,7 +19,7 @@ const MAX_FIELDS: usize = 128;
 
 /// Reason why bytes are not an HTTP/1.1 response or a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MalformedResponse(pub &'static str);
+pub struct MalformedMessage(pub &'static str);
 
 /// Framing of a body, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,23 +52,23 @@ impl Http1ResponseHead {
     /// # Errors
     /// Returns the reason if the head is invalid, has ambiguous framing, switches the protocol, is larger than
     /// [`MAX_HEAD_BYTES`] or has more than 128 fields.
-    pub fn parse(bytes: &[u8]) -> Result<Option<Self>, MalformedResponse> {
+    pub fn parse(bytes: &[u8]) -> Result<Option<Self>, MalformedMessage> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut answer = httparse::Response::new(&mut fields);
         let size = match lenient_config().parse_response(&mut answer, bytes) {
             Ok(httparse::Status::Complete(size)) if size <= MAX_HEAD_BYTES => size,
             Ok(httparse::Status::Partial) if bytes.len() <= MAX_HEAD_BYTES => return Ok(None),
-            Ok(_) => return Err(MalformedResponse("its head is too large")),
-            Err(_) => return Err(MalformedResponse("its head is not HTTP/1.1")),
+            Ok(_) => return Err(MalformedMessage("its head is too large")),
+            Err(_) => return Err(MalformedMessage("its head is not HTTP/1.1")),
         };
-        let status = answer.code.filter(|code| *code >= 100).ok_or(MalformedResponse("it has no status"))?;
+        let status = answer.code.filter(|code| *code >= 100).ok_or(MalformedMessage("it has no status"))?;
         let old = answer.version != Some(1);
         let mut framing_fields = FramingFields::default();
         for field in answer.headers.iter() {
             framing_fields.field(field.name, field.value)?;
         }
         let framing = match (status, framing_fields.is_chunked, framing_fields.length) {
-            (101, ..) => return Err(MalformedResponse("it switches the protocol without a request")),
+            (101, ..) => return Err(MalformedMessage("it switches the protocol without a request")),
             (100..=199 | 204 | 304, ..) => BodyFraming::Length(0),
             (_, true, _) => BodyFraming::Chunked,
             (_, false, Some(length)) => BodyFraming::Length(length),
@@ -143,18 +143,18 @@ struct FramingFields {
 }
 
 impl FramingFields {
-    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), MalformedResponse> {
+    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), MalformedMessage> {
         if name.eq_ignore_ascii_case("content-length") {
             for length in list_items(value) {
-                let length = parse_length(length).ok_or(MalformedResponse("its length is not a number"))?;
+                let length = parse_length(length).ok_or(MalformedMessage("its length is not a number"))?;
                 if self.length.is_some_and(|other| other != length) {
-                    return Err(MalformedResponse("it has two lengths"));
+                    return Err(MalformedMessage("it has two lengths"));
                 }
                 self.length = Some(length);
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.is_chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                return Err(MalformedResponse("its body has an unexpected transfer coding"));
+                return Err(MalformedMessage("its body has an unexpected transfer coding"));
             }
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case("connection") {

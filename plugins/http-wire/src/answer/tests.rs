@@ -3,7 +3,7 @@
 use super::*;
 use bytes::BytesMut;
 
-fn parse_head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedResponse> {
+fn parse_head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedMessage> {
     Http1ResponseHead::parse(text.as_bytes())
 }
 
@@ -116,7 +116,7 @@ fn a_head_received_byte_by_byte_is_parsed_a_few_times() {
 }
 
 /// Body decoded from the pieces, or the error, and the remaining bytes.
-fn decode_body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResponse> {
+fn decode_body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedMessage> {
     let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     let mut over = false;
     for piece in pieces {

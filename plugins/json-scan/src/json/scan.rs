@@ -1,6 +1,6 @@
 //! Scanner for members and elements, which skips their content.
 
-use crate::block::{has_special_bytes, quarters, special_byte_mask};
+use crate::block::{has_must_escape_bytes, must_escape_lanes, quarters};
 use std::borrow::Cow;
 use std::ops::Range;
 use wide::u8x16;
@@ -52,7 +52,7 @@ pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
     let mut run = 0;
     // Most strings end in the first 16 bytes; long ones are scanned 64 bytes at a time.
     while let Some(start) = bytes.get(run..).and_then(<[u8]>::first_chunk::<16>) {
-        let special = special_byte_mask(u8x16::new(*start)).to_bitmask();
+        let special = must_escape_lanes(u8x16::new(*start)).to_bitmask();
         if special != 0 {
             return run + special.trailing_zeros() as usize;
         }
@@ -66,7 +66,7 @@ pub(super) fn plain_run_length(bytes: &[u8]) -> usize {
 /// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
-    bytes.as_chunks().0.iter().take_while(|block| !has_special_bytes(quarters(block))).count() * 64
+    bytes.as_chunks().0.iter().take_while(|block| !has_must_escape_bytes(quarters(block))).count() * 64
 }
 
 /// Position after the escape whose backslash is at `at`.

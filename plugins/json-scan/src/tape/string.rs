@@ -3,7 +3,7 @@
 
 use super::JsonError;
 use crate::block::{
-    BACKSLASH, LAST_CONTROL, QUOTE, has_special_bytes, is_base64, lane_mask, quarters, special_byte_mask,
+    BACKSLASH, LAST_CONTROL, QUOTE, has_must_escape_bytes, is_base64, lane_mask, must_escape_lanes, quarters,
 };
 use std::ops::Range;
 use wide::u8x16;
@@ -42,7 +42,7 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     let mut at = from;
     // Keys and short values end in the first 16 bytes, before the block loop.
     if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
-        let first = special_byte_mask(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
+        let first = must_escape_lanes(u8x16::new(*start)).to_bitmask().trailing_zeros() as usize;
         match start.get(first) {
             Some(b'"') => return Ok(StringEnd::new(from + first, false)),
             Some(_) => at += first,
@@ -54,7 +54,7 @@ pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
         let quarters = quarters(block);
         // Most blocks of a prompt have no special bytes, so one test covers all four quarters of a block.
-        if !has_special_bytes(quarters) {
+        if !has_must_escape_bytes(quarters) {
             at += 64;
             if at - plain_from >= PLAIN_BEFORE_BASE64 {
                 let end = base64_end(bytes, at);

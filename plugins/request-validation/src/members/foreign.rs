@@ -56,7 +56,7 @@ pub const FOREIGN_MEMBERS: &[RefusedMember] = &[
 ];
 
 /// Members of the chat and responses endpoints that `/v1/messages` refuses; sorted by name.
-pub const CHAT_MEMBERS_OF_MESSAGES: &[RefusedMember] = &[
+pub const REFUSED_MESSAGES_MEMBERS: &[RefusedMember] = &[
     ("function_call", NonEmpty, "this endpoint reads `tool_choice`"),
     ("functions", NonEmpty, "this endpoint reads `tools`"),
     ("input", NonEmpty, "this endpoint reads `messages`"),

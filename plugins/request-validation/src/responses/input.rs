@@ -7,7 +7,7 @@ use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, EarlierMessage, unseal_reasoning};
+use penstock_core::{ApiError, EarlierMessage, decode_opaque_reasoning};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
@@ -236,7 +236,7 @@ impl<'d> InputItem<'d, '_> {
         let summary = self.reasoning_texts(self.summary, "summary")?;
         match self.encrypted_content {
             Some(sealed) => {
-                if let Some(text) = unseal_reasoning(&read::string(sealed, &path)?.text()) {
+                if let Some(text) = decode_opaque_reasoning(&read::string(sealed, &path)?.text()) {
                     messages.push_reasoning(Cow::Owned(text));
                 }
             }

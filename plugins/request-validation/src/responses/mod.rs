@@ -20,7 +20,9 @@ use crate::limits::RequestLimits;
 use crate::members;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, InferenceRequest, ResponseStorage, ResponsesDetails, SessionMembers};
+use penstock_core::{
+    ApiError, Dialect, InferenceRequest, ResponsesDetails, SessionMembers, StoredResponseAccess,
+};
 use penstock_json_scan::tape::JsonTape;
 
 /// Purpose of the request.
@@ -44,7 +46,7 @@ pub fn validate_responses_request(
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
 ) -> Result<InferenceRequest, ApiError> {
-    validate_responses_request_with_storage(body, limits, purpose, &ResponseStorage::default())
+    validate_responses_request_with_storage(body, limits, purpose, &StoredResponseAccess::default())
 }
 
 /// Validates a request like [`validate_responses_request`], with the access to stored responses that `storage` grants.
@@ -55,7 +57,7 @@ pub fn validate_responses_request_with_storage(
     body: Bytes,
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
-    storage: &ResponseStorage,
+    storage: &StoredResponseAccess,
 ) -> Result<InferenceRequest, ApiError> {
     let converted = convert(&body, limits, purpose, storage).map_err(ApiError::with_client_param)?;
     drop(body);
@@ -87,7 +89,7 @@ fn convert(
     body: &Bytes,
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
-    storage: &ResponseStorage,
+    storage: &StoredResponseAccess,
 ) -> Result<ConvertedRequest, ApiError> {
     let (text, nodes) = validate_body(body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };

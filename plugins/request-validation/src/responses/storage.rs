@@ -5,7 +5,9 @@ use crate::field_path::FieldPath;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, ErrorCode, PreviousResponse, ResponseStorage, StoreAccess, StoredInput};
+use penstock_core::{
+    ApiError, ErrorCode, PreviousResponse, ResponseStorePermission, StoredInput, StoredResponseAccess,
+};
 use penstock_json_scan::tape::{JsonTape, StructureLimits, TapeNode, scan};
 
 const NOT_ALLOWED: &str =
@@ -26,14 +28,21 @@ const BACKGROUND_UNSTORED: &str = "expected true or nothing: a background respon
 ///
 /// # Errors
 /// Returns an error that names the member which prevents a background response.
-pub(super) fn is_background_request(top: &RootObject<'_>, access: StoreAccess) -> Result<bool, ApiError> {
+pub(super) fn is_background_request(
+    top: &RootObject<'_>,
+    access: ResponseStorePermission,
+) -> Result<bool, ApiError> {
     if !scalars::bool_or_false(top, "background")? {
         return Ok(false);
     }
     match access {
-        StoreAccess::NotAllowed => return Err(top.path("background").unsupported(BACKGROUND_NOT_ALLOWED)),
-        StoreAccess::BatchLine => return Err(top.path("background").unsupported(BACKGROUND_LINE)),
-        StoreAccess::Allowed | StoreAccess::BackgroundRun => {}
+        ResponseStorePermission::NotAllowed => {
+            return Err(top.path("background").unsupported(BACKGROUND_NOT_ALLOWED));
+        }
+        ResponseStorePermission::BatchLine => {
+            return Err(top.path("background").unsupported(BACKGROUND_LINE));
+        }
+        ResponseStorePermission::Allowed | ResponseStorePermission::BackgroundRun => {}
     }
     // A background response must be stored, so an explicit `store: false` is refused.
     if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {
@@ -44,7 +53,10 @@ pub(super) fn is_background_request(top: &RootObject<'_>, access: StoreAccess) -
 
 /// Returns the items of the conversation that `previous_response_id` names: the elements of a JSON array, without
 /// brackets. Empty without `previous_response_id`.
-pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) -> Result<Bytes, ApiError> {
+pub(super) fn previous_items(
+    top: &RootObject<'_>,
+    storage: &StoredResponseAccess,
+) -> Result<Bytes, ApiError> {
     let Some(id) = top.get("previous_response_id") else { return Ok(Bytes::new()) };
     let path = top.path("previous_response_id");
     match &storage.previous {
@@ -69,12 +81,12 @@ pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) ->
 pub(super) fn stored_input(
     body: &Bytes,
     top: &RootObject<'_>,
-    storage: &ResponseStorage,
+    storage: &StoredResponseAccess,
     previous_items: &Bytes,
     in_background: bool,
 ) -> Result<Option<StoredInput>, ApiError> {
     let is_stored = scalars::bool_or_false(top, "store")? || in_background;
-    if !is_stored || storage.access != StoreAccess::Allowed {
+    if !is_stored || storage.access != ResponseStorePermission::Allowed {
         return Ok(None);
     }
     let input = top.get("input").map(|value| body.slice(value.range()));

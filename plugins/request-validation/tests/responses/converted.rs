@@ -1,7 +1,7 @@
 //! Tests of the chat form of a request.
 
 use crate::{accepted, member, with};
-use penstock_core::{EarlierMessage, ReasoningDisplay, seal_reasoning};
+use penstock_core::{EarlierMessage, ReasoningDisplay, encode_opaque_reasoning};
 use serde_json::{Value, json};
 
 fn messages(input: &Value) -> Value {
@@ -97,7 +97,7 @@ fn reasoning_is_read_from_its_sealed_form_its_content_or_its_summary() {
         item.as_object_mut().unwrap().extend(reasoning.as_object().unwrap().clone());
         messages(&json!([item, {"role": "assistant", "content": "x"}]))[0]["reasoning_content"].clone()
     };
-    let sealed = seal_reasoning("sealed \u{1F600}");
+    let sealed = encode_opaque_reasoning("sealed \u{1F600}");
     let text = |kind: &str, text: &str| json!([{"type": kind, "text": text}]);
     let summary = text("summary_text", "summary");
     assert_eq!(answer(json!({"summary": summary, "encrypted_content": sealed})), "sealed \u{1F600}");

@@ -2,14 +2,14 @@
 
 use crate::with;
 use bytes::Bytes;
-use penstock_core::{ApiError, ErrorCode, InferenceRequest, PreviousResponse, ResponseStorage};
+use penstock_core::{ApiError, ErrorCode, InferenceRequest, PreviousResponse, StoredResponseAccess};
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request_with_storage};
 
 /// Validates a short request that continues a conversation with these items.
 fn continued(items: &str, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let body = Bytes::from(with(r#""input":"x","previous_response_id":"resp_1""#));
     let previous = PreviousResponse::Items(Bytes::from(items.to_owned()));
-    let storage = ResponseStorage { previous, ..ResponseStorage::default() };
+    let storage = StoredResponseAccess { previous, ..StoredResponseAccess::default() };
     validate_responses_request_with_storage(body, limits, ResponsesPurpose::Generate, &storage)
 }
 

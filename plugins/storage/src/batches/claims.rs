@@ -33,7 +33,7 @@ pub enum ClaimState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchClaim {
     /// Incarnation of the member that took the claim.
-    pub strand: u32,
+    pub incarnation: u32,
     /// Number of the claim, from 1; each later claim of the same batch has the next number.
     pub number: u64,
     /// Number of commits that the holder of the claim has made under it.
@@ -50,13 +50,18 @@ impl BatchClaim {
             ClaimState::Held => 0,
             ClaimState::Released => 1,
         };
-        [&self.strand.to_be_bytes()[..], &self.number.to_be_bytes(), &self.commits.to_be_bytes(), &[state]]
-            .concat()
+        [
+            &self.incarnation.to_be_bytes()[..],
+            &self.number.to_be_bytes(),
+            &self.commits.to_be_bytes(),
+            &[state],
+        ]
+        .concat()
     }
 
     fn from_row(row: &[u8]) -> Result<BatchClaim, StoreError> {
         let claim = || {
-            let (strand, rest) = row.split_first_chunk::<4>()?;
+            let (incarnation, rest) = row.split_first_chunk::<4>()?;
             let (number, rest) = rest.split_first_chunk::<8>()?;
             let (commits, state) = rest.split_first_chunk::<8>()?;
             let state = match state {
@@ -65,7 +70,7 @@ impl BatchClaim {
                 _ => return None,
             };
             let (number, commits) = (u64::from_be_bytes(*number), u64::from_be_bytes(*commits));
-            Some(BatchClaim { strand: u32::from_be_bytes(*strand), number, commits, state })
+            Some(BatchClaim { incarnation: u32::from_be_bytes(*incarnation), number, commits, state })
         };
         claim().ok_or_else(|| StoreError::corrupt("the claim of a batch"))
     }
@@ -74,7 +79,7 @@ impl BatchClaim {
     /// still held.
     #[must_use]
     pub fn is_continued_by(&self, row: &BatchClaim) -> bool {
-        (self.strand, self.number) == (row.strand, row.number) && row.state == ClaimState::Held
+        (self.incarnation, self.number) == (row.incarnation, row.number) && row.state == ClaimState::Held
     }
 
     /// Returns the claim after one more commit.
@@ -98,7 +103,7 @@ impl BatchClaim {
 
 /// Reason for which a member asks the holder of a claim to end a batch or its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancellationRequest {
+pub enum EndRequest {
     /// Cancellation by the client.
     Cancelled,
     /// Deletion of the input file.
@@ -113,26 +118,26 @@ pub enum CancellationRequest {
     KeyRevoked,
 }
 
-impl CancellationRequest {
+impl EndRequest {
     pub(super) const fn to_byte(self) -> u8 {
         match self {
-            CancellationRequest::Cancelled => b'c',
-            CancellationRequest::InputDeleted => b'd',
-            CancellationRequest::InvalidInput => b'i',
-            CancellationRequest::OutputDamaged => b'o',
-            CancellationRequest::Expired => b'e',
-            CancellationRequest::KeyRevoked => b'k',
+            EndRequest::Cancelled => b'c',
+            EndRequest::InputDeleted => b'd',
+            EndRequest::InvalidInput => b'i',
+            EndRequest::OutputDamaged => b'o',
+            EndRequest::Expired => b'e',
+            EndRequest::KeyRevoked => b'k',
         }
     }
 
-    fn from_row(row: &[u8]) -> Result<CancellationRequest, StoreError> {
+    fn from_row(row: &[u8]) -> Result<EndRequest, StoreError> {
         match row {
-            [b'c'] => Ok(CancellationRequest::Cancelled),
-            [b'd'] => Ok(CancellationRequest::InputDeleted),
-            [b'i'] => Ok(CancellationRequest::InvalidInput),
-            [b'o'] => Ok(CancellationRequest::OutputDamaged),
-            [b'e'] => Ok(CancellationRequest::Expired),
-            [b'k'] => Ok(CancellationRequest::KeyRevoked),
+            [b'c'] => Ok(EndRequest::Cancelled),
+            [b'd'] => Ok(EndRequest::InputDeleted),
+            [b'i'] => Ok(EndRequest::InvalidInput),
+            [b'o'] => Ok(EndRequest::OutputDamaged),
+            [b'e'] => Ok(EndRequest::Expired),
+            [b'k'] => Ok(EndRequest::KeyRevoked),
             _ => Err(StoreError::corrupt("the request to end a batch")),
         }
     }
@@ -144,7 +149,7 @@ pub struct BatchCoordination {
     /// Claim of the batch, if one was ever taken.
     pub claim: Option<BatchClaim>,
     /// Request to the holder of the claim to end the batch, if there is one.
-    pub end: Option<CancellationRequest>,
+    pub end: Option<EndRequest>,
 }
 
 /// Result of an insertion in a fleet.
@@ -182,7 +187,7 @@ impl BatchStore {
             .map(|pair| {
                 let row = |index: usize| pair.get(index).and_then(Option::as_deref);
                 let claim = row(0).map(BatchClaim::from_row).transpose()?;
-                Ok(BatchCoordination { claim, end: row(1).map(CancellationRequest::from_row).transpose()? })
+                Ok(BatchCoordination { claim, end: row(1).map(EndRequest::from_row).transpose()? })
             })
             .collect()
     }
@@ -207,7 +212,7 @@ impl BatchStore {
         &self,
         id: &str,
         seen: Option<&BatchClaim>,
-        strand: u32,
+        incarnation: u32,
         alive: Option<&RowFence>,
     ) -> Result<Option<BatchClaim>, StoreError> {
         let open = match seen {
@@ -215,7 +220,7 @@ impl BatchStore {
             Some(_) => Transaction::new(),
             None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
         };
-        self.take_claim_if(id, seen, strand, open.append(fence_guards(alive)))
+        self.take_claim_if(id, seen, incarnation, open.append(fence_guards(alive)))
     }
 
     /// Takes a claim if the guards of `with` hold.
@@ -223,11 +228,11 @@ impl BatchStore {
         &self,
         id: &str,
         seen: Option<&BatchClaim>,
-        strand: u32,
+        incarnation: u32,
         with: Transaction,
     ) -> Result<Option<BatchClaim>, StoreError> {
         let number = seen.map_or(0, |seen| seen.number).wrapping_add(1);
-        let claim = BatchClaim { strand, number, commits: 0, state: ClaimState::Held };
+        let claim = BatchClaim { incarnation, number, commits: 0, state: ClaimState::Held };
         let (table, key) = (StoreTable::Batches, claim_key(id));
         let guards = match seen {
             Some(seen) => Transaction::new().require_value(table, key.as_slice(), seen.to_row()),
@@ -258,7 +263,7 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn request_end(&self, id: &str, request: CancellationRequest) -> Result<(), StoreError> {
+    pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
         // A batch has the second row if it is divided into slices in the meantime.
         for open in [open_key(id), sliced_key(id)] {
             let open = Transaction::new().require_present(StoreTable::Batches, open);
@@ -333,8 +338,8 @@ impl BatchStore {
 /// Returns the claim with which an incarnation inserts a batch that it will run itself, and the operations that write
 /// this claim; `alive` is the row that exists while the incarnation may write.
 #[must_use]
-pub fn claim_for_insert(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
-    let claim = BatchClaim { strand, number: 1, commits: 0, state: ClaimState::Held };
+pub fn claim_for_insert(id: &str, incarnation: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
+    let claim = BatchClaim { incarnation, number: 1, commits: 0, state: ClaimState::Held };
     let key = claim_key(id);
     let taken = Transaction::new()
         .require_absent(StoreTable::Batches, key.as_slice())
@@ -344,7 +349,7 @@ pub fn claim_for_insert(id: &str, strand: u32, alive: Option<&RowFence>) -> (Bat
 }
 
 /// Returns the removals of the claim of a batch or slice and of the request to end it, for its last commit.
-pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
+pub(super) fn coordination_row_removals(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 

@@ -13,8 +13,10 @@
 //! batch, counts the lines and removes the segments. Versions before slices do not read these rows, so they neither
 //! run nor change such a batch.
 
-use super::claims::{CancellationRequest, claim_key, end_key, fence_guards};
-use super::{BatchClaim, BatchRecord, BatchState, BatchStore, BatchUsage, coordination_rows, open_key};
+use super::claims::{EndRequest, claim_key, end_key, fence_guards};
+use super::{
+    BatchClaim, BatchRecord, BatchState, BatchStore, BatchUsage, coordination_row_removals, open_key,
+};
 use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};
 use serde::{Deserialize, Serialize};
@@ -107,7 +109,7 @@ impl BatchSlice {
 
 /// Results of one commit of a slice, in a file of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SliceResultRecord {
+pub struct ResultSegment {
     /// Id of the file, which is in no list.
     pub file: String,
     /// Lines of the file in their order: the index of the line in the batch, and true if it was answered successfully.
@@ -116,7 +118,7 @@ pub struct SliceResultRecord {
     pub usage: BatchUsage,
 }
 
-impl SliceResultRecord {
+impl ResultSegment {
     /// Returns the write of the segment's row, for a larger commit.
     ///
     /// # Errors
@@ -139,7 +141,7 @@ pub struct SliceProgress {
     /// Slices that are open or ended early.
     pub slices: Vec<BatchSlice>,
     /// Segments, at most the requested number.
-    pub segments: Vec<SliceResultRecord>,
+    pub segments: Vec<ResultSegment>,
     /// True if more result segments follow.
     pub more: bool,
 }
@@ -180,7 +182,7 @@ pub(super) fn slice_progress_rows(
     let state = (record.state != BatchState::Completed).then(|| slice.to_row());
     let mut rows =
         vec![row(StoreTable::Batches, sliced_key(&record.id), state), row(StoreTable::Lines, lines, None)];
-    rows.extend(coordination_rows(&record.id));
+    rows.extend(coordination_row_removals(&record.id));
     rows
 }
 
@@ -237,11 +239,11 @@ impl BatchStore {
         batch: &str,
         slice: &BatchSlice,
         seen: Option<&BatchClaim>,
-        (strand, alive): (u32, Option<&RowFence>),
+        (incarnation, alive): (u32, Option<&RowFence>),
     ) -> Result<Option<BatchClaim>, StoreError> {
         let id = slice.id(batch);
         let open = Transaction::new().require_value(StoreTable::Batches, sliced_key(&id), slice.to_row());
-        self.take_claim_if(&id, seen, strand, open.append(fence_guards(alive)))
+        self.take_claim_if(&id, seen, incarnation, open.append(fence_guards(alive)))
     }
 
     /// Asks the members that run slices of a batch to end them, if `claim` is still the claim of the batch. Returns
@@ -252,7 +254,7 @@ impl BatchStore {
     pub fn request_end_of_slices(
         &self,
         batch: &str,
-        request: CancellationRequest,
+        request: EndRequest,
         claim: Option<&BatchClaim>,
     ) -> Result<bool, StoreError> {
         let (table, key) = (StoreTable::Batches, end_key(batch));
@@ -282,7 +284,7 @@ impl BatchStore {
         batch: &str,
         slices: &[BatchSlice],
         claim: &BatchClaim,
-        (strand, alive): (u32, Option<&RowFence>),
+        (incarnation, alive): (u32, Option<&RowFence>),
     ) -> Result<(), StoreError> {
         let table = StoreTable::Batches;
         for slice in slices.iter().filter(|slice| slice.end.is_none()) {
@@ -290,7 +292,8 @@ impl BatchStore {
             let is_open = Transaction::new()
                 .require_value(table, sliced_key(&id), slice.to_row())
                 .require_value(table, claim_key(batch), claim.to_row());
-            let Some(taken) = self.take_claim_if(&id, None, strand, is_open.append(fence_guards(alive)))?
+            let Some(taken) =
+                self.take_claim_if(&id, None, incarnation, is_open.append(fence_guards(alive)))?
             else {
                 continue;
             };

@@ -104,7 +104,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`] and [`crate::Store::apply`].
-    pub fn count_usage(&self) -> Result<(), StoreError> {
+    pub fn build_usage_counters(&self) -> Result<(), StoreError> {
         if self.store.get(StoreTable::Files, &usage_key(""))?.is_some() {
             return Ok(());
         }

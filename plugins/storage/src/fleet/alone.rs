@@ -11,15 +11,19 @@ impl Fleet for SoloFleet {
         Ok(Incarnation { id: 0, beat: 0 })
     }
 
-    fn heartbeat(&self, strand: Incarnation, _report: &HeartbeatReport) -> Result<Incarnation, FleetError> {
-        Ok(Incarnation { beat: strand.beat.saturating_add(1), ..strand })
+    fn heartbeat(
+        &self,
+        incarnation: Incarnation,
+        _report: &HeartbeatReport,
+    ) -> Result<Incarnation, FleetError> {
+        Ok(Incarnation { beat: incarnation.beat.saturating_add(1), ..incarnation })
     }
 
-    fn draw_from_pool(&self, _strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
+    fn draw_from_pool(&self, _incarnation: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
         Ok(request.wanted.max(0))
     }
 
-    fn parts(&self, _strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
+    fn parts(&self, _incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         Ok(Vec::new())
     }
 

@@ -102,7 +102,7 @@ impl SharedFleet {
     /// Same as [`Fleet::draw_from_pool`](super::Fleet::draw_from_pool).
     pub fn draw_from_budget(
         &self,
-        strand: Incarnation,
+        incarnation: Incarnation,
         request: &BudgetRequest,
     ) -> Result<BudgetDraw, FleetError> {
         let BudgetRequest { pool, limit, wanted, least, returned, at } = request;
@@ -113,7 +113,7 @@ impl SharedFleet {
             let record = spend.as_deref().map(SpendRecord::from_row).transpose()?.unwrap_or_default();
             let spent = i64::try_from(record.spent_in(pool.period, *at)).unwrap_or(i64::MAX);
             let unspent = limit.saturating_sub(spent);
-            let parts = self.stored_parts(strand, &name)?;
+            let parts = self.stored_parts(incarnation, &name)?;
             let rest = unspent.saturating_add(parts.pool).saturating_add(*returned);
             // The amount that would be available if the other members returned all of their parts.
             let reachable = unspent.saturating_sub(parts.own).saturating_add(*returned);
@@ -123,7 +123,7 @@ impl SharedFleet {
             // An amount above 0 requires that all parts together are within the budget; a pure return has no bound.
             let bound = (drawn > 0).then_some(unspent.saturating_neg());
             if drawn == 0 && change == 0 {
-                let is_alive = self.is_alive(strand.id)?;
+                let is_alive = self.is_alive(incarnation.id)?;
                 return if is_alive { Ok(draw) } else { Err(FleetError::Evicted) };
             }
             let unchanged = match spend {
@@ -135,10 +135,10 @@ impl SharedFleet {
                     SpendRecord::default().to_row()?,
                 ),
             };
-            let batch = require_alive(strand.id)
+            let batch = require_alive(incarnation.id)
                 .append(unchanged)
                 .add(META, rows::pool_key(&name), change.saturating_neg(), bound, None)
-                .add(META, rows::pool_part_key(strand.id, &name), change, None, None);
+                .add(META, rows::pool_part_key(incarnation.id, &name), change, None, None);
             match self.store().apply(batch) {
                 Ok(()) => return Ok(draw),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
@@ -150,8 +150,8 @@ impl SharedFleet {
         Err(last_error.into())
     }
 
-    fn stored_parts(&self, strand: Incarnation, pool: &str) -> Result<StoredParts, StoreError> {
-        let keys = [rows::pool_key(pool), rows::pool_part_key(strand.id, pool)];
+    fn stored_parts(&self, incarnation: Incarnation, pool: &str) -> Result<StoredParts, StoreError> {
+        let keys = [rows::pool_key(pool), rows::pool_part_key(incarnation.id, pool)];
         let rows = self.store().get_many(META, &keys.each_ref().map(Vec::as_slice))?;
         let mut amounts = rows.iter().map(|row| parse_counter(row.as_deref()));
         let mut next_amount = || amounts.next().unwrap_or(Ok(0));
@@ -163,7 +163,7 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
-    pub fn has_excess_parts(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+    pub fn are_overleased(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
         if budgets.is_empty() {
             return Ok(Vec::new());
         }
@@ -188,9 +188,13 @@ impl SharedFleet {
 
     /// Returns the operations that take `amount` out of an incarnation's part of a budget. The caller adds it to the
     /// row of the spending in the same transaction.
-    pub(crate) fn spend_budget(strand: u32, pool: &BudgetPool, amount: i64) -> Transaction {
+    pub(crate) fn budget_spending_operations(
+        incarnation: u32,
+        pool: &BudgetPool,
+        amount: i64,
+    ) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
-        SharedFleet::charge_operations(strand, &spent).append(SharedFleet::credit_operations(&spent))
+        SharedFleet::charge_operations(incarnation, &spent).append(SharedFleet::credit_operations(&spent))
     }
 }
 
@@ -223,23 +227,23 @@ mod tests {
     struct Members {
         store: Arc<dyn Store>,
         fleet: SharedFleet,
-        strands: [Incarnation; 2],
+        incarnations: [Incarnation; 2],
     }
 
     impl Members {
         fn new() -> Self {
             let store = open_in_memory();
             let fleet = SharedFleet::new(store.clone());
-            let strands = ["one", "two"].map(|name| fleet.join(name).unwrap());
-            Self { store, fleet, strands }
+            let incarnations = ["one", "two"].map(|name| fleet.join(name).unwrap());
+            Self { store, fleet, incarnations }
         }
 
-        fn draw(&self, strand: usize, request: &BudgetRequest) -> i64 {
-            self.fleet.draw_from_budget(self.strands[strand], request).unwrap().drawn
+        fn draw(&self, incarnation: usize, request: &BudgetRequest) -> i64 {
+            self.fleet.draw_from_budget(self.incarnations[incarnation], request).unwrap().drawn
         }
 
-        fn spends(&self, strand: usize) -> SpendStore {
-            SpendStore::for_member(self.store.clone(), self.strands[strand].id)
+        fn spends(&self, incarnation: usize) -> SpendStore {
+            SpendStore::for_member(self.store.clone(), self.incarnations[incarnation].id)
         }
     }
 
@@ -267,12 +271,13 @@ mod tests {
         // Spending reduces the part and the rest of the budget equally, so no amount becomes available.
         members.spends(0).add(&[spend(25, NOON, (25, 0))]).unwrap();
         assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
-        let parts = |strand: usize| members.fleet.parts(members.strands[strand]).unwrap()[0].amount;
+        let parts =
+            |incarnation: usize| members.fleet.parts(members.incarnations[incarnation]).unwrap()[0].amount;
         assert_eq!((parts(0), parts(1)), (35, 40));
         let returned = vec![PoolAmount { pool: pool(BudgetPeriod::Day).name(), amount: 35 }];
         members
             .fleet
-            .heartbeat(members.strands[0], &HeartbeatReport { returned, ..HeartbeatReport::default() })
+            .heartbeat(members.incarnations[0], &HeartbeatReport { returned, ..HeartbeatReport::default() })
             .unwrap();
         assert_eq!(members.draw(1, &of_day(100, 35, NOON)), 35);
         // A raised budget has an amount left; a lowered one has nothing.
@@ -285,10 +290,12 @@ mod tests {
         let store = open_in_memory();
         let spend_all = &|name: String| {
             let fleet = SharedFleet::new(store.clone());
-            let strand = fleet.join(&name).unwrap();
-            let (spends, mut spent) = (SpendStore::for_member(store.clone(), strand.id), 0);
+            let incarnation = fleet.join(&name).unwrap();
+            let (spends, mut spent) = (SpendStore::for_member(store.clone(), incarnation.id), 0);
             loop {
-                match fleet.draw_from_budget(strand, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) }) {
+                match fleet
+                    .draw_from_budget(incarnation, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) })
+                {
                     Ok(BudgetDraw { drawn: 0, .. }) => return spent,
                     Ok(BudgetDraw { drawn, .. }) => {
                         let amount = u64::try_from(drawn).unwrap();
@@ -324,8 +331,9 @@ mod tests {
     fn a_draw_that_the_parts_of_all_members_do_not_cover_gets_nothing() {
         let members = Members::new();
         let fleet = &members.fleet;
-        let draw = |strand: usize, least| {
-            let draw = fleet.draw_from_budget(members.strands[strand], &of_day(100, least, NOON)).unwrap();
+        let draw = |incarnation: usize, least| {
+            let draw =
+                fleet.draw_from_budget(members.incarnations[incarnation], &of_day(100, least, NOON)).unwrap();
             (draw.drawn, draw.rest)
         };
         members.spends(0).add(&[spend(30, NOON, (0, 0))]).unwrap();
@@ -333,7 +341,7 @@ mod tests {
         assert_eq!((draw(0, 50), draw(1, 70)), ((50, 20), (20, 0)), "the other one can return 50");
         assert_eq!(draw(0, 21), (0, 0));
         let returned = BudgetRequest { returned: 50, ..of_day(100, 71, NOON) };
-        let draw = fleet.draw_from_budget(members.strands[0], &returned).unwrap();
+        let draw = fleet.draw_from_budget(members.incarnations[0], &returned).unwrap();
         assert_eq!(draw, BudgetDraw { drawn: 0, unspent: 70, rest: 50 }, "what goes back goes back");
     }
 
@@ -351,14 +359,10 @@ mod tests {
             pool(BudgetPeriod::Month),
         );
         let budgets = [day(75), day(74), (unknown, 0), (month, 24), (pool(BudgetPeriod::Month), 25)];
-        let found = members.fleet.has_excess_parts(&budgets, NOON).unwrap();
+        let found = members.fleet.are_overleased(&budgets, NOON).unwrap();
         assert_eq!(found, [false, true, false, true, false]);
-        assert_eq!(
-            members.fleet.has_excess_parts(&[day(50)], NOON + DAY),
-            Ok(vec![false]),
-            "nothing is spent"
-        );
-        assert_eq!(members.fleet.has_excess_parts(&[], NOON), Ok(Vec::new()));
+        assert_eq!(members.fleet.are_overleased(&[day(50)], NOON + DAY), Ok(vec![false]), "nothing is spent");
+        assert_eq!(members.fleet.are_overleased(&[], NOON), Ok(Vec::new()));
     }
 
     #[test]
@@ -396,13 +400,16 @@ mod tests {
     fn the_parts_of_a_buried_member_return_and_it_takes_nothing_from_them() {
         let members = Members::new();
         assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 100);
-        let Incarnation { id, beat } = members.strands[0];
+        let Incarnation { id, beat } = members.incarnations[0];
         assert!(members.fleet.evict(&PeerIncarnation { id, beat, name: None }).unwrap());
         let late = members.spends(0);
         late.add(&[spend(40, NOON, (40, 0))]).unwrap();
         assert!(late.flush().is_err());
         let request = of_day(100, 100, NOON);
-        assert_eq!(members.fleet.draw_from_budget(members.strands[0], &request), Err(FleetError::Evicted));
+        assert_eq!(
+            members.fleet.draw_from_budget(members.incarnations[0], &request),
+            Err(FleetError::Evicted)
+        );
         assert_eq!(members.draw(1, &request), 100);
     }
 }

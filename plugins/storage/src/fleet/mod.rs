@@ -135,21 +135,25 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Returns `Evicted` if the incarnation is no longer alive, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the
     /// errors of [`crate::Store::apply`]; `Guard` names a failed guard of [`HeartbeatReport::with`], or means that a
     /// returned amount exceeds its part.
-    fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError>;
+    fn heartbeat(
+        &self,
+        incarnation: Incarnation,
+        report: &HeartbeatReport,
+    ) -> Result<Incarnation, FleetError>;
 
     /// Draws a part of a pool, as large as [`amount_to_draw`] says. Returns the drawn amount; 0 if the pool is empty.
     /// After an error the part has to be read again with [`Fleet::parts`].
     ///
     /// # Errors
     /// Same as [`Fleet::heartbeat`].
-    fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError>;
+    fn draw_from_pool(&self, incarnation: Incarnation, request: &PoolRequest) -> Result<i64, FleetError>;
 
     /// Returns the parts of pools that an incarnation holds, as stored: they still include the amounts that it spent
     /// after its last heartbeat.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
+    fn parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError>;
 
     /// Returns the incarnations of all processes, this one included.
     ///

@@ -45,7 +45,7 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn open_pools(&self, strand: u32, abandoned_by: Option<u32>) -> Result<PoolState, StoreError> {
+    pub fn open_pools(&self, incarnation: u32, abandoned_by: Option<u32>) -> Result<PoolState, StoreError> {
         let store = self.store();
         if store.get(META, POOLS_KEY)?.is_some() {
             return Ok(PoolState::Ready);
@@ -55,13 +55,13 @@ impl SharedFleet {
             None => claim.require_absent(META, OPENING_KEY),
             Some(dead) => claim.require_value(META, OPENING_KEY, counter_row(i64::from(dead))),
         };
-        match store.apply(claim.put(META, OPENING_KEY, counter_row(i64::from(strand)))) {
+        match store.apply(claim.put(META, OPENING_KEY, counter_row(i64::from(incarnation)))) {
             Ok(()) => {}
             Err(StoreError::Guard { .. }) => return self.pool_state(),
             Err(error) => return Err(error),
         }
         let is_opening =
-            || Transaction::new().require_value(META, OPENING_KEY, counter_row(i64::from(strand)));
+            || Transaction::new().require_value(META, OPENING_KEY, counter_row(i64::from(incarnation)));
         for prefix in [POOL_PREFIX, PART_PREFIX] {
             self.delete_rows(prefix, is_opening)?;
         }
@@ -95,8 +95,10 @@ impl SharedFleet {
         if store.get(META, POOLS_KEY)?.is_some() {
             return Ok(PoolState::Ready);
         }
-        let strand = u32::try_from(crate::parse_counter(opening.as_deref())?);
-        Ok(PoolState::Opening(strand.map_err(|_| StoreError::corrupt("the strand that fills the pools"))?))
+        let incarnation = u32::try_from(crate::parse_counter(opening.as_deref())?);
+        Ok(PoolState::Opening(
+            incarnation.map_err(|_| StoreError::corrupt("the incarnation that fills the pools"))?,
+        ))
     }
 
     /// Removes the rows of a fleet of which no process is alive, because this process uses the store alone. Costs one

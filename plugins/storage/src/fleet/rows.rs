@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fleet/last                          →  counter: number of the last incarnation
-//! fleet/strand/ id (4 bytes BE)       →  counter: beat of the incarnation
+//! fleet/incarnation/ id (4 bytes BE)       →  counter: beat of the incarnation
 //! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the incarnation is evicted
 //! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the incarnation holds
 //! fleet/pool/   pool                  →  counter: rest of the pool
@@ -14,7 +14,7 @@
 use crate::StoreError;
 
 pub(super) const LAST_NUMBER_KEY: &[u8] = b"fleet/last";
-pub(super) const STRAND_PREFIX: &[u8] = b"fleet/strand/";
+pub(super) const INCARNATION_PREFIX: &[u8] = b"fleet/strand/";
 pub(super) const PROCESS_NAME_PREFIX: &[u8] = b"fleet/live/";
 pub(super) const POOL_PREFIX: &[u8] = b"fleet/pool/";
 pub(super) const PART_PREFIX: &[u8] = b"fleet/part/";
@@ -23,7 +23,7 @@ pub(super) const POOLS_KEY: &[u8] = b"fleet/pools";
 pub(super) const OPENING_KEY: &[u8] = b"fleet/opening";
 
 pub(super) fn incarnation_key(id: u32) -> Vec<u8> {
-    [STRAND_PREFIX, &id.to_be_bytes()].concat()
+    [INCARNATION_PREFIX, &id.to_be_bytes()].concat()
 }
 
 pub(super) fn process_name_key(id: u32) -> Vec<u8> {
@@ -48,9 +48,9 @@ pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
 
 /// Returns the number of the incarnation in the key of a row of a peer report.
 pub(super) fn incarnation_of_report(key: &[u8]) -> Result<u32, StoreError> {
-    let (strand, _row) =
+    let (incarnation, _row) =
         key.split_last_chunk::<2>().ok_or_else(|| StoreError::corrupt("the key of a report"))?;
-    incarnation_of(REPORT_PREFIX, strand)
+    incarnation_of(REPORT_PREFIX, incarnation)
 }
 
 pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
@@ -60,7 +60,7 @@ pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
 /// Returns the number of the incarnation in a key that consists of `prefix` and this number.
 pub(super) fn incarnation_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
     let id = key.strip_prefix(prefix).and_then(|id| id.try_into().ok());
-    Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of a strand"))?))
+    Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of an incarnation"))?))
 }
 
 /// Returns the name of the pool in the key of an incarnation's part.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rows::{self, LAST_NUMBER_KEY, PROCESS_NAME_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
+use super::rows::{self, INCARNATION_PREFIX, LAST_NUMBER_KEY, PROCESS_NAME_PREFIX, REPORT_PREFIX};
 use super::{
     Fleet, FleetError, HeartbeatReport, Incarnation, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerIncarnation,
     PoolAmount, PoolRequest, amount_to_draw,
@@ -26,7 +26,7 @@ const BURIED_PARTS: usize = 500;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
     /// Number of the process start that wrote the report.
-    pub strand: u32,
+    pub incarnation: u32,
     /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
     pub rows: Vec<Vec<u8>>,
 }
@@ -77,16 +77,16 @@ impl SharedFleet {
     /// Returns the operations that charge an incarnation's part of a pool, which may become negative. Like those of
     /// [`SharedFleet::credit_operations`], they never fail.
     #[must_use]
-    pub fn charge_operations(strand: u32, change: &PoolAmount) -> Transaction {
-        let key = rows::pool_part_key(strand, &change.pool);
+    pub fn charge_operations(incarnation: u32, change: &PoolAmount) -> Transaction {
+        let key = rows::pool_part_key(incarnation, &change.pool);
         Transaction::new().add_amounts(META, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
     /// Returns the table and the key of the row that exists while an incarnation, one start of a member, counts as
     /// alive. The value of the row is the name of the incarnation.
     #[must_use]
-    pub fn liveness_row(strand: u32) -> (StoreTable, Vec<u8>) {
-        (META, rows::process_name_key(strand))
+    pub fn liveness_row(incarnation: u32) -> (StoreTable, Vec<u8>) {
+        (META, rows::process_name_key(incarnation))
     }
 
     /// Continues the incarnation of an ended process under a new name. Returns `None` if the incarnation was evicted,
@@ -130,9 +130,11 @@ impl SharedFleet {
     /// Returns the operations that replace the first rows of an incarnation's report to its peers. If an earlier report
     /// was longer, its remaining rows stay.
     #[must_use]
-    pub fn peer_report_operations(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
+    pub fn peer_report_operations(incarnation: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
-        rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
+        rows.fold(Transaction::new(), |batch, (n, row)| {
+            batch.put(META, rows::report_key(incarnation, n), row)
+        })
     }
 
     /// Reads all incarnations with the rows of their latest reports, and the pages of further scans, with one call of
@@ -141,20 +143,20 @@ impl SharedFleet {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn observe(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
-        let own = [STRAND_PREFIX, PROCESS_NAME_PREFIX, REPORT_PREFIX]
+        let own = [INCARNATION_PREFIX, PROCESS_NAME_PREFIX, REPORT_PREFIX]
             .map(|prefix| RowScan::of_prefix(META, prefix));
         let mut pages = self.store.scan_many(&[&own, further].concat())?.into_iter();
         let mut next_page = || pages.next().unwrap_or_default();
-        let (strands, mut live, reports) = (next_page(), next_page(), next_page());
-        if strands.more {
+        let (incarnations, mut live, reports) = (next_page(), next_page(), next_page());
+        if incarnations.more {
             // The names must be read after the last page of beats, see `parse_peers`.
             live = RowPage { rows: Vec::new(), more: true };
         }
-        let strands = self.complete_rows(STRAND_PREFIX, strands)?;
+        let incarnations = self.complete_rows(INCARNATION_PREFIX, incarnations)?;
         let live = self.complete_rows(PROCESS_NAME_PREFIX, live)?;
         let reports = self.complete_rows(REPORT_PREFIX, reports)?;
         Ok(ObservedFleet {
-            peers: parse_peers(strands, live)?,
+            peers: parse_peers(incarnations, live)?,
             reports: parse_reports(reports)?,
             further_pages: pages.collect(),
         })
@@ -223,27 +225,30 @@ impl SharedFleet {
 
 /// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
 /// an incarnation without a name was evicted; it has not joined in between.
-fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerIncarnation>, StoreError> {
+fn parse_peers(
+    incarnations: Vec<StoredRow>,
+    live: Vec<StoredRow>,
+) -> Result<Vec<PeerIncarnation>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
         let name = String::from_utf8_lossy(&row.value).into_owned();
         names.insert(rows::incarnation_of(PROCESS_NAME_PREFIX, &row.key)?, name);
     }
-    let strands = strands.into_iter().map(|row| {
-        let id = rows::incarnation_of(STRAND_PREFIX, &row.key)?;
+    let incarnations = incarnations.into_iter().map(|row| {
+        let id = rows::incarnation_of(INCARNATION_PREFIX, &row.key)?;
         Ok(PeerIncarnation { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
     });
-    strands.collect()
+    incarnations.collect()
 }
 
 /// Groups the rows of reports, in the order of their keys, by incarnation.
 fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
     let mut reports: Vec<PeerReport> = Vec::new();
     for row in rows {
-        let strand = rows::incarnation_of_report(&row.key)?;
+        let incarnation = rows::incarnation_of_report(&row.key)?;
         match reports.last_mut() {
-            Some(last) if last.strand == strand => last.rows.push(row.value),
-            _ => reports.push(PeerReport { strand, rows: vec![row.value] }),
+            Some(last) if last.incarnation == incarnation => last.rows.push(row.value),
+            _ => reports.push(PeerReport { incarnation, rows: vec![row.value] }),
         }
     }
     Ok(reports)
@@ -263,7 +268,7 @@ impl Fleet for SharedFleet {
             std::thread::sleep(if attempt == 0 { Duration::ZERO } else { pause });
             let row = self.store.get(META, LAST_NUMBER_KEY)?;
             let id = parse_counter(row.as_deref())?.checked_add(1).and_then(|id| u32::try_from(id).ok());
-            let id = id.ok_or_else(|| StoreError::corrupt("the number of the last strand"))?;
+            let id = id.ok_or_else(|| StoreError::corrupt("the number of the last incarnation"))?;
             let batch = match row {
                 Some(row) => Transaction::new().require_value(META, LAST_NUMBER_KEY, row),
                 None => Transaction::new().require_absent(META, LAST_NUMBER_KEY),
@@ -281,13 +286,17 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn heartbeat(&self, strand: Incarnation, report: &HeartbeatReport) -> Result<Incarnation, FleetError> {
+    fn heartbeat(
+        &self,
+        incarnation: Incarnation,
+        report: &HeartbeatReport,
+    ) -> Result<Incarnation, FleetError> {
         let pools = report.spent.len() + report.returned.len();
         if pools > MAX_HEARTBEAT_POOLS {
             let (what, cap) = ("the number of pools of a heartbeat", MAX_HEARTBEAT_POOLS);
             return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
         }
-        let Incarnation { id, beat } = strand;
+        let Incarnation { id, beat } = incarnation;
         let next = Incarnation { id, beat: beat.wrapping_add(1) };
         let mut batch = report.with.clone().append(require_alive(id));
         batch = batch.require_value(META, rows::incarnation_key(id), counter_row(beat)).put(
@@ -314,21 +323,17 @@ impl Fleet for SharedFleet {
         }
     }
 
-    fn draw_from_pool(&self, strand: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
+    fn draw_from_pool(&self, incarnation: Incarnation, request: &PoolRequest) -> Result<i64, FleetError> {
         let PoolRequest { pool, wanted, least } = request;
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
             let amount = amount_to_draw(self.available(pool)?, *wanted, *least);
             if amount == 0 {
-                return if self.is_alive(strand.id)? { Ok(0) } else { Err(FleetError::Evicted) };
+                return if self.is_alive(incarnation.id)? { Ok(0) } else { Err(FleetError::Evicted) };
             }
-            let batch = require_alive(strand.id).add(META, rows::pool_key(pool), -amount, Some(0), None).add(
-                META,
-                rows::pool_part_key(strand.id, pool),
-                amount,
-                None,
-                None,
-            );
+            let batch = require_alive(incarnation.id)
+                .add(META, rows::pool_key(pool), -amount, Some(0), None)
+                .add(META, rows::pool_part_key(incarnation.id, pool), amount, None, None);
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Evicted),
@@ -340,11 +345,11 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn parts(&self, strand: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
+    fn parts(&self, incarnation: Incarnation) -> Result<Vec<PoolAmount>, FleetError> {
         let mut parts = Vec::new();
-        self.for_each_row(&rows::parts_prefix(strand.id), |row| {
+        self.for_each_row(&rows::parts_prefix(incarnation.id), |row| {
             let amount = parse_counter(Some(&row.value))?;
-            parts.push(PoolAmount { pool: rows::pool_of(strand.id, &row.key)?, amount });
+            parts.push(PoolAmount { pool: rows::pool_of(incarnation.id, &row.key)?, amount });
             Ok(())
         })?;
         Ok(parts)

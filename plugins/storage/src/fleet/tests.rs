@@ -47,7 +47,7 @@ fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
 }
 
 #[test]
-fn a_lease_ends_before_others_may_bury_the_strand() {
+fn a_lease_ends_before_others_may_bury_the_incarnation() {
     let mut term = LeaseTerm::new(seconds(20));
     assert!(!term.is_valid(Duration::ZERO));
     term.renew(seconds(100));
@@ -56,15 +56,15 @@ fn a_lease_ends_before_others_may_bury_the_strand() {
 
 #[test]
 fn alone_everything_is_granted() {
-    let strand = SoloFleet.join("a").unwrap();
+    let incarnation = SoloFleet.join("a").unwrap();
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
-    assert_eq!(SoloFleet.draw_from_pool(strand, &request), Ok(7));
-    assert_eq!(SoloFleet.heartbeat(strand, &HeartbeatReport::default()).map(|next| next.beat), Ok(1));
-    assert_eq!((SoloFleet.peers(), SoloFleet.parts(strand)), (Ok(vec![]), Ok(vec![])));
+    assert_eq!(SoloFleet.draw_from_pool(incarnation, &request), Ok(7));
+    assert_eq!(SoloFleet.heartbeat(incarnation, &HeartbeatReport::default()).map(|next| next.beat), Ok(1));
+    assert_eq!((SoloFleet.peers(), SoloFleet.parts(incarnation)), (Ok(vec![]), Ok(vec![])));
 }
 
 #[test]
-fn a_buried_strand_draws_and_reports_nothing_more() {
+fn a_buried_incarnation_draws_and_reports_nothing_more() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
     let amount = |amount| PoolAmount { pool: "acme".to_owned(), amount };
@@ -94,55 +94,58 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
 #[test]
 fn a_report_over_its_limits_is_refused_and_changes_nothing() {
     let fleet = SharedFleet::new(open_in_memory());
-    let strand = fleet.join("a").unwrap();
+    let incarnation = fleet.join("a").unwrap();
     let pools = (0..=MAX_HEARTBEAT_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
     let large = HeartbeatReport { spent: pools.collect(), ..HeartbeatReport::default() };
-    let Err(FleetError::Store(error)) = fleet.heartbeat(strand, &large) else { panic!("it is too large") };
+    let Err(FleetError::Store(error)) = fleet.heartbeat(incarnation, &large) else {
+        panic!("it is too large")
+    };
     let text = "the number of pools of a heartbeat is 1001, over the store's limit of 1000";
     assert_eq!(error.to_string(), text);
     let more = HeartbeatReport {
         returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }],
         ..HeartbeatReport::default()
     };
-    assert!(matches!(fleet.heartbeat(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
-    assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
+    assert!(matches!(fleet.heartbeat(incarnation, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
+    assert_eq!((fleet.parts(incarnation), fleet.available("a")), (Ok(vec![]), Ok(0)));
 }
 
 #[test]
-fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
+fn an_observation_has_all_incarnations_their_reports_and_the_further_pages() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
-    // More than one page of strands.
-    let strands: Vec<Incarnation> =
+    // More than one page of incarnations.
+    let incarnations: Vec<Incarnation> =
         (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
-    let with = SharedFleet::peer_report_operations(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
-    fleet.heartbeat(strands[1], &HeartbeatReport { with, ..HeartbeatReport::default() }).unwrap();
+    let with =
+        SharedFleet::peer_report_operations(incarnations[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
+    fleet.heartbeat(incarnations[1], &HeartbeatReport { with, ..HeartbeatReport::default() }).unwrap();
     let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
     store.apply(Transaction::new().put(StoreTable::Batches, b"o/a", b"")).unwrap();
     let observed = fleet.observe(std::slice::from_ref(&further)).unwrap();
-    assert_eq!(observed.peers.len(), strands.len());
-    assert!(observed.peers.iter().zip(&strands).all(|(peer, strand)| peer.id == strand.id));
+    assert_eq!(observed.peers.len(), incarnations.len());
+    assert!(observed.peers.iter().zip(&incarnations).all(|(peer, incarnation)| peer.id == incarnation.id));
     let names = observed.peers.iter().map(|peer| peer.name.clone().unwrap());
-    assert!(names.eq((0..strands.len()).map(|n| format!("m{n}"))));
-    let report = PeerReport { strand: strands[1].id, rows: vec![b"one".to_vec(), b"two".to_vec()] };
+    assert!(names.eq((0..incarnations.len()).map(|n| format!("m{n}"))));
+    let report = PeerReport { incarnation: incarnations[1].id, rows: vec![b"one".to_vec(), b"two".to_vec()] };
     assert_eq!(observed.reports, [report]);
     assert_eq!(observed.further_pages, [store.scan(further.table, b"o/", None, 10).unwrap()]);
 }
 
 #[test]
-fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
+fn an_adopted_incarnation_is_not_buried_for_the_silence_of_the_earlier_process() {
     let fleet = SharedFleet::new(open_in_memory());
-    let strand = fleet.join("earlier").unwrap();
-    let silent = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand.id).unwrap();
-    assert_eq!(fleet.resume_incarnation(strand.id, &["another's".to_owned()], "later"), Ok(None));
-    let adopted = fleet.resume_incarnation(strand.id, &[], "later").unwrap().unwrap();
+    let incarnation = fleet.join("earlier").unwrap();
+    let silent = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation.id).unwrap();
+    assert_eq!(fleet.resume_incarnation(incarnation.id, &["another's".to_owned()], "later"), Ok(None));
+    let adopted = fleet.resume_incarnation(incarnation.id, &[], "later").unwrap().unwrap();
     assert_eq!(fleet.evict(&silent), Ok(false), "a peer that saw only the earlier beat");
     assert!(fleet.heartbeat(adopted, &HeartbeatReport::default()).is_ok());
     assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
     let seen = fleet.peers().unwrap().remove(0);
     assert_eq!(fleet.evict(&seen), Ok(true));
     assert_eq!(
-        fleet.resume_incarnation(strand.id, &["later".to_owned()], "last"),
+        fleet.resume_incarnation(incarnation.id, &["later".to_owned()], "last"),
         Ok(None),
         "it was evicted"
     );

@@ -19,7 +19,7 @@ const MAX_ATTEMPTS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainClaim {
     chain: u32,
-    strand: u32,
+    incarnation: u32,
 }
 
 /// Result of an attempt to claim a chain.
@@ -36,16 +36,16 @@ impl ChainClaim {
     /// # Errors
     /// Returns `Evicted` if the incarnation itself does not count as alive, `Database` if all chains are claimed, and
     /// the errors of [`Store::apply`].
-    pub fn take(store: &dyn Store, strand: u32) -> Result<ChainClaim, StoreError> {
-        ChainClaim::take_below(store, strand, MAX_CHAINS)
+    pub fn take(store: &dyn Store, incarnation: u32) -> Result<ChainClaim, StoreError> {
+        ChainClaim::take_below(store, incarnation, MAX_CHAINS)
     }
 
-    fn take_below(store: &dyn Store, strand: u32, chains: u32) -> Result<ChainClaim, StoreError> {
-        if let Some(claim) = ChainClaim::held_by(store, strand)? {
+    fn take_below(store: &dyn Store, incarnation: u32, chains: u32) -> Result<ChainClaim, StoreError> {
+        if let Some(claim) = ChainClaim::held_by(store, incarnation)? {
             return Ok(claim);
         }
         for chain in 0..chains {
-            let claim = ChainClaim { chain, strand };
+            let claim = ChainClaim { chain, incarnation };
             if let ClaimAttempt::Claimed = claim.try_take(store)? {
                 return Ok(claim);
             }
@@ -63,15 +63,15 @@ impl ChainClaim {
     pub fn take_abandoned(
         store: &dyn Store,
         chain: u32,
-        strand: u32,
+        incarnation: u32,
     ) -> Result<Option<ChainClaim>, StoreError> {
-        let claim = ChainClaim { chain, strand };
+        let claim = ChainClaim { chain, incarnation };
         Ok(matches!(claim.try_take(store)?, ClaimAttempt::Claimed).then_some(claim))
     }
 
     /// Returns the lowest chain that an incarnation has claimed.
-    fn held_by(store: &dyn Store, strand: u32) -> Result<Option<ChainClaim>, StoreError> {
-        let held = counter_row(i64::from(strand));
+    fn held_by(store: &dyn Store, incarnation: u32) -> Result<Option<ChainClaim>, StoreError> {
+        let held = counter_row(i64::from(incarnation));
         let mut chains = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -81,7 +81,7 @@ impl ChainClaim {
             }
             match page.rows.into_iter().next_back() {
                 Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(chains.into_iter().min().map(|chain| ChainClaim { chain, strand })),
+                _ => return Ok(chains.into_iter().min().map(|chain| ChainClaim { chain, incarnation })),
             }
         }
     }
@@ -92,7 +92,7 @@ impl ChainClaim {
         for _ in 0..MAX_ATTEMPTS {
             let unclaimed = match holder_of(store, self.chain)? {
                 None => Transaction::new().require_absent(table, key.as_slice()),
-                Some((holder, _)) if holder == self.strand => return Ok(ClaimAttempt::Claimed),
+                Some((holder, _)) if holder == self.incarnation => return Ok(ClaimAttempt::Claimed),
                 Some((holder, row)) => {
                     if store.get(table, &process_name_key(holder))?.is_some() {
                         return Ok(ClaimAttempt::Held);
@@ -102,15 +102,15 @@ impl ChainClaim {
                         .require_absent(table, process_name_key(holder))
                 }
             };
-            let claimed = unclaimed.require_present(table, process_name_key(self.strand)).put(
+            let claimed = unclaimed.require_present(table, process_name_key(self.incarnation)).put(
                 table,
                 key.as_slice(),
-                counter_row(i64::from(self.strand)),
+                counter_row(i64::from(self.incarnation)),
             );
             match store.apply(claimed) {
                 Ok(()) => return Ok(ClaimAttempt::Claimed),
                 Err(error @ StoreError::Guard { .. }) => {
-                    if store.get(table, &process_name_key(self.strand))?.is_none() {
+                    if store.get(table, &process_name_key(self.incarnation))?.is_none() {
                         let what = "the other gateways removed it from the fleet".to_owned();
                         return Err(StoreError::Evicted { what });
                     }
@@ -128,7 +128,7 @@ impl ChainClaim {
     /// Same as [`Store::apply`]; `Guard` if another incarnation has claimed it since.
     pub fn release(self, store: &dyn Store) -> Result<(), StoreError> {
         let key = claim_key(self.chain);
-        let held = counter_row(i64::from(self.strand));
+        let held = counter_row(i64::from(self.incarnation));
         store.apply(
             Transaction::new()
                 .require_value(StoreTable::Meta, key.as_slice(), held)
@@ -144,14 +144,14 @@ impl ChainClaim {
 
     /// Returns the incarnation that holds the claim.
     #[must_use]
-    pub const fn strand(&self) -> u32 {
-        self.strand
+    pub const fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
     /// Adds the guards that every commit under this claim needs: the incarnation is alive and still holds the chain.
     pub(super) fn add_guards(&self, transaction: Transaction) -> Transaction {
-        let held = counter_row(i64::from(self.strand));
-        transaction.require_present(StoreTable::Meta, process_name_key(self.strand)).require_value(
+        let held = counter_row(i64::from(self.incarnation));
+        transaction.require_present(StoreTable::Meta, process_name_key(self.incarnation)).require_value(
             StoreTable::Meta,
             claim_key(self.chain),
             held,
@@ -163,23 +163,23 @@ impl ChainClaim {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn is_valid(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        if store.get(StoreTable::Meta, &process_name_key(self.strand))?.is_none() {
+        if store.get(StoreTable::Meta, &process_name_key(self.incarnation))?.is_none() {
             return Ok(false);
         }
-        Ok(holder_of(store, self.chain)?.is_some_and(|(holder, _)| holder == self.strand))
+        Ok(holder_of(store, self.chain)?.is_some_and(|(holder, _)| holder == self.incarnation))
     }
 }
 
-fn process_name_key(strand: u32) -> Vec<u8> {
-    SharedFleet::liveness_row(strand).1
+fn process_name_key(incarnation: u32) -> Vec<u8> {
+    SharedFleet::liveness_row(incarnation).1
 }
 
 /// Returns the incarnation that claimed a chain last, and its row.
 fn holder_of(store: &dyn Store, chain: u32) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
     let Some(row) = store.get(StoreTable::Meta, &claim_key(chain))? else { return Ok(None) };
-    let strand = parse_counter(Some(&row)).ok().and_then(|strand| u32::try_from(strand).ok());
-    let strand = strand.ok_or_else(|| StoreError::corrupt("the claim of a ledger chain"))?;
-    Ok(Some((strand, row)))
+    let incarnation = parse_counter(Some(&row)).ok().and_then(|incarnation| u32::try_from(incarnation).ok());
+    let incarnation = incarnation.ok_or_else(|| StoreError::corrupt("the claim of a ledger chain"))?;
+    Ok(Some((incarnation, row)))
 }
 
 #[cfg(test)]

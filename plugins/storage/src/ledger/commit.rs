@@ -232,7 +232,7 @@ impl LedgerStore {
     fn add_pools(&self, mut batch: Transaction, group: &LedgerCommit) -> Transaction {
         let Some(claim) = &self.claim else { return batch };
         for spent in &group.spent {
-            batch = batch.append(SharedFleet::charge_operations(claim.strand(), spent));
+            batch = batch.append(SharedFleet::charge_operations(claim.incarnation(), spent));
         }
         for credit in &group.credited {
             batch = batch.append(SharedFleet::credit_operations(credit));

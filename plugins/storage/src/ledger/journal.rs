@@ -34,7 +34,7 @@ pub struct JournalId {
     /// Random number of the journal, which the store knows too.
     pub generation: u64,
     /// Number of the incarnation (database row of a process start) of the process that wrote the journal.
-    pub strand: u32,
+    pub incarnation: u32,
     /// Number of the ledger chain for which the journal was written.
     pub chain: u32,
 }
@@ -63,7 +63,8 @@ pub struct StoredJournal {
 struct Header {
     v: u32,
     generation: u64,
-    strand: u32,
+    #[serde(rename = "strand")]
+    incarnation: u32,
     chain: u32,
 }
 
@@ -210,8 +211,8 @@ impl JournalFile {
 
     /// Removes all records from this file and writes the header of the journal `id`.
     fn clear(&mut self, id: JournalId) -> Result<(), StoreError> {
-        let JournalId { generation, strand, chain } = id;
-        let header = serde_json::to_vec(&Header { v: VERSION, generation, strand, chain });
+        let JournalId { generation, incarnation, chain } = id;
+        let header = serde_json::to_vec(&Header { v: VERSION, generation, incarnation, chain });
         let mut frame = Vec::new();
         push_bytes(&header.map_err(|_| StoreError::corrupt("the header of a journal"))?, &mut frame);
         self.truncate(0)?;
@@ -269,7 +270,7 @@ fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
         Err(error) => return Err(read_error(&error)),
     };
     let Some((header, mut rest)) = next_frame(&text) else { return Ok(None) };
-    let Ok(Header { v, generation, strand, chain }) = serde_json::from_slice(header) else {
+    let Ok(Header { v, generation, incarnation, chain }) = serde_json::from_slice(header) else {
         return Err(StoreError::corrupt("the header of a journal"));
     };
     if v != VERSION {
@@ -282,7 +283,7 @@ fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
         rest = after;
     }
     Ok(Some(StoredJournal {
-        id: JournalId { generation, strand, chain },
+        id: JournalId { generation, incarnation, chain },
         records,
         torn_bytes: rest.len() as u64,
     }))
@@ -311,7 +312,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
-    const ID: JournalId = JournalId { generation: 7, strand: 3, chain: 1 };
+    const ID: JournalId = JournalId { generation: 7, incarnation: 3, chain: 1 };
 
     fn append(
         journal: &mut LedgerJournal,

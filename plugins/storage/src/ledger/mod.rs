@@ -103,7 +103,7 @@ impl LedgerStore {
         chains.sort_unstable();
         chains.dedup();
         for chain in chains.into_iter().filter(|chain| *chain != 0) {
-            let other = ledger.open_unwritten_chain(chain)?;
+            let other = ledger.open_inactive_chain(chain)?;
             if let Some(replica) = &ledger.replica {
                 replica.lock().add_repairs(other.take_repairs());
             }
@@ -128,7 +128,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`LedgerStore::open`].
-    pub fn open_unwritten_chain(&self, chain: u32) -> Result<LedgerStore, StoreError> {
+    pub fn open_inactive_chain(&self, chain: u32) -> Result<LedgerStore, StoreError> {
         LedgerStore::open_with(self.store.clone(), chain, None, self.replica_dir.as_deref())
     }
 

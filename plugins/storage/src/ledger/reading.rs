@@ -1,6 +1,6 @@
 //! Reading of the ledger's blocks: by chain and month, in order, page by page.
 
-use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_core::entry_number::{chain_base, chain_of};
 
 use super::key::{block_key, month_key, split_block_key};
 use super::{EntryBlock, LedgerStore, decompress, parse_number};
@@ -48,7 +48,7 @@ impl LedgerStore {
     pub fn chain_months(&self, chain: u32) -> Result<Vec<String>, StoreError> {
         let mut months = Vec::new();
         for month in self.months()? {
-            if self.first_row(&month, chain_start(chain))?.is_some() {
+            if self.first_row(&month, chain_base(chain))?.is_some() {
                 months.push(month);
             }
         }
@@ -75,7 +75,7 @@ impl LedgerStore {
 
     /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry; true if
     /// more blocks follow. The blocks are in order and decompressed lazily. To read a chain from its beginning, pass
-    /// [`chain_start`] as `after`.
+    /// [`chain_base`] as `after`.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.

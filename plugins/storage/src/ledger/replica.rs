@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use penstock_core::entry_number::{chain_end, chain_start};
+use penstock_core::entry_number::{chain_base, chain_end};
 
 use super::key::{file_name, parse_file_name};
 use super::replica_comparison::file_title;
@@ -294,7 +294,7 @@ fn last_blocks(
     should: u64,
     length: u64,
 ) -> Result<Vec<EntryBlock>, StoreError> {
-    let start_of_chain = chain_start(ledger.chain());
+    let start_of_chain = chain_base(ledger.chain());
     let last = ledger.tip()?.map_or_else(|| chain_end(ledger.chain()), |tip| tip.seq);
     let mut back = COMPARED_ENTRIES;
     loop {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use penstock_core::entry_number::chain_start;
+use penstock_core::entry_number::chain_base;
 
 use super::LedgerStore;
 use super::replica::{contains_at, file_months, month_path, read_error};
@@ -55,7 +55,7 @@ pub(super) fn compare_files(
         let mut at = 0_u64;
         let mut differs = None;
         let end = file.metadata().map_err(read_error)?.len();
-        ledger.for_each_block_in_month(&month, chain_start(chain), |sheet| {
+        ledger.for_each_block_in_month(&month, chain_base(chain), |sheet| {
             let is_missing = expected == ExpectedReplica::Partial && at + sheet.text.len() as u64 > end;
             if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
                 differs = Some(at);

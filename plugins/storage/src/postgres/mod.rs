@@ -3,12 +3,13 @@
 //! Every [`StoreTable`] is a table `(key, value, sum)`, so that all engines hold the same rows and an export of one is
 //! an import of another. One connection writes, see `writer.rs`; another reads. Statements are unnamed and sent with
 //! their types, which works behind a pooler in transaction mode. One process at a time uses a database unless
-//! [`StoreSharing::Shared`] is set, see `strand.rs`.
+//! [`StoreSharing::Shared`] is set, see `incarnation.rs`.
 //!
 //! Every call blocks its thread, while the connections run on a runtime of their own.
 
 mod connection;
 mod group_rows;
+mod incarnation;
 mod open;
 mod options;
 mod reader;
@@ -16,7 +17,6 @@ mod rows;
 mod schema;
 mod snapshot;
 mod status;
-mod strand;
 mod writer;
 
 use std::sync::Arc;

@@ -9,11 +9,11 @@ use tokio_postgres::Client;
 
 use super::PostgresStore;
 use super::connection::{DatabaseError, connect, connect_first};
+use super::incarnation::{self, IdentityFile, Incarnation};
 use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
 use super::schema::{self, ImportState, TableNames};
 use super::status::DatabaseStatus;
-use super::strand::{self, IdentityFile, Incarnation};
 use super::writer::{GroupWriter, QUEUE_CAPACITY};
 use crate::{Store, StoreError, StoreTable};
 
@@ -186,18 +186,19 @@ where
     let mut client = connect_first(settings).await?;
     let state = schema::prepare(&mut client, &names).await?;
     let (sharing, takeover_after) = (options.sharing, options.takeover_after);
-    let strand = strand::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
+    let incarnation =
+        incarnation::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
     let client = Arc::new(client);
     let opened = async {
         // The next process of this folder needs the token even if this one cannot leave.
-        identity.write(&strand.token).map_err(DatabaseError::Permanent)?;
+        identity.write(&incarnation.token).map_err(DatabaseError::Permanent)?;
         admit(Arc::clone(&client), names.clone(), state).await?;
         connect(settings).await
     };
     match opened.await {
-        Ok(reading) => Ok((strand, reading)),
+        Ok(reading) => Ok((incarnation, reading)),
         Err(error) => {
-            let _ = strand.leave(&client, &names).await;
+            let _ = incarnation.leave(&client, &names).await;
             Err(error)
         }
     }
@@ -218,17 +219,17 @@ where
     let opening = {
         let (options, settings) = (options.clone(), settings.clone());
         async move {
-            let (strand, reading) = join_and_connect(&options, &settings, &mut identity, admit).await?;
-            Ok((strand, identity, reading))
+            let (incarnation, reading) = join_and_connect(&options, &settings, &mut identity, admit).await?;
+            Ok((incarnation, identity, reading))
         }
     };
-    let (strand, identity, reading) = run(&runtime, opening)?;
+    let (incarnation, identity, reading) = run(&runtime, opening)?;
     let status = Arc::new(DatabaseStatus::new());
     let writer = GroupWriter {
         runtime: runtime.handle().clone(),
         settings: settings.clone(),
         names: names.clone(),
-        strand,
+        incarnation,
         status: Arc::clone(&status),
         heartbeat: takeover_after / BEATS,
         client: None,

@@ -60,13 +60,13 @@ impl TableNames {
             "create schema if not exists {schema};
              create table if not exists {version} (
                  version int not null, min_reader int not null, import_unfinished bool not null default false);
-             create table if not exists {strands} (
+             create table if not exists {incarnations} (
                  id int primary key generated always as identity, token text not null unique, name text not null,
                  beat bigint not null, live bool not null, seq bigint not null, version text not null);
-             alter table {strands} add column if not exists shared bool not null default false;",
+             alter table {incarnations} add column if not exists shared bool not null default false;",
             schema = self.schema,
             version = self.version_table(),
-            strands = self.incarnation_table(),
+            incarnations = self.incarnation_table(),
         );
         for table in StoreTable::ALL {
             statements += &format!(

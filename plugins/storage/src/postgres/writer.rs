@@ -14,10 +14,10 @@ use tokio_postgres::types::Type;
 
 use super::connection::{DatabaseError, connect};
 use super::group_rows::GroupRows;
+use super::incarnation::{IdentityFile, Incarnation};
 use super::options::ConnectSettings;
 use super::schema::TableNames;
 use super::status::{DatabaseStatus, WriterState};
-use super::strand::{IdentityFile, Incarnation};
 use crate::transaction_group::evaluate_group;
 use crate::{StoreError, Transaction};
 
@@ -48,7 +48,7 @@ pub(super) struct GroupWriter {
     pub(super) runtime: Handle,
     pub(super) settings: ConnectSettings,
     pub(super) names: TableNames,
-    pub(super) strand: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) status: Arc<DatabaseStatus>,
     pub(super) heartbeat: Duration,
     /// Open database connection; `None` while it is lost.
@@ -74,7 +74,7 @@ impl GroupWriter {
         }
         let leaving = async {
             if let Some(client) = &self.client {
-                let _ = self.strand.leave(client, &self.names).await;
+                let _ = self.incarnation.leave(client, &self.names).await;
             }
         };
         let _ = self.runtime.clone().block_on(async { tokio::time::timeout(RETRY_TIME, leaving).await });
@@ -116,7 +116,7 @@ impl GroupWriter {
     async fn beat(&mut self) -> Result<(), DatabaseError> {
         self.ensure_connected().await?;
         let client = self.client.as_ref().ok_or_else(not_connected)?;
-        if self.strand.beat(client, &self.names, self.seq).await? {
+        if self.incarnation.beat(client, &self.names, self.seq).await? {
             return Ok(());
         }
         // A connection pooler retains this connection even if a standby takes over, so the number of the last commit is
@@ -169,7 +169,7 @@ impl GroupWriter {
         }
         self.client = None;
         let client = connect(&self.settings).await?;
-        let last = self.strand.last_commit(&client, &self.names).await?;
+        let last = self.incarnation.last_commit(&client, &self.names).await?;
         self.client = Some(client);
         match last {
             Some(seq) if seq < self.seq => {
@@ -214,7 +214,7 @@ impl GroupWriter {
             self.names.incarnation_table()
         );
         let claimed = client
-            .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
+            .execute_typed(&claim, &[(&self.incarnation.token, Type::TEXT), (&self.seq, Type::INT8)])
             .await?;
         if claimed != 1 {
             // The next attempt opens a connection and reads the number again, or finds that the incarnation is dead. A

@@ -85,12 +85,12 @@ fn a_process_that_cannot_open_a_second_connection_leaves_at_once() {
     let proxy = Proxy::start(server.socket(), 1);
     let refused = open_postgres(&proxy.options(&options)).unwrap_err();
     assert!(matches!(refused, StoreError::Unreachable { .. }), "{refused:?}");
-    let strands = |column: &str| {
+    let incarnations = |column: &str| {
         server.query(&format!("select {column} from {}.strands order by id desc limit 1", options.schema))
     };
-    assert_eq!(strands("live"), "f");
+    assert_eq!(incarnations("live"), "f");
     let token = std::fs::read_to_string(options.folder.join("strand")).unwrap();
-    assert_eq!(token, strands("token"), "the next process of the folder would take over from this one");
+    assert_eq!(token, incarnations("token"), "the next process of the folder would take over from this one");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::fleet::three_stores;
 use crate::server::PostgresServer;
-use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
+use penstock_core::entry_number::{chain_base, chain_of, sequence_of};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow};
 use penstock_storage::fleet::{Fleet, Incarnation, PoolAmount, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::{
@@ -18,8 +18,8 @@ const ROLLUP: &[u8] = b"acme\0hour and names";
 
 /// Ledger of one process.
 fn member(store: &Arc<dyn Store>) -> LedgerStore {
-    let strand = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
-    LedgerStore::open_member(store.clone(), None, ChainClaim::take(&**store, strand).unwrap()).unwrap()
+    let incarnation = SharedFleet::new(store.clone()).join("a gateway").unwrap().id;
+    LedgerStore::open_member(store.clone(), None, ChainClaim::take(&**store, incarnation).unwrap()).unwrap()
 }
 
 fn usage(requests: u64, credits: &str) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn usage(requests: u64, credits: &str) -> Vec<u8> {
 
 /// Commit of the next entry: a charge of 1, and the grant of `granted` under a name.
 fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i64)>) -> LedgerCommit {
-    let last = tip.map_or(chain_start(ledger.chain()), |tip| tip.seq) + 1;
+    let last = tip.map_or(chain_base(ledger.chain()), |tip| tip.seq) + 1;
     let pool = credit_pool_name("acme");
     let amount = granted.map_or(0, |(_, amount)| amount);
     LedgerCommit {
@@ -134,18 +134,18 @@ fn commits_of_three_processes_add_up_and_a_name_is_used_once() {
     for (chain, tip) in ledger.chains().unwrap() {
         assert_eq!((chain_of(tip.seq), sequence_of(tip.seq)), (chain, COMMITS));
         let mut numbers = Vec::new();
-        let read = ledger.for_each_block(chain_start(chain), |block| {
+        let read = ledger.for_each_block(chain_base(chain), |block| {
             numbers.push(block.last);
             Ok::<_, StoreError>(())
         });
         read.unwrap();
-        assert_eq!(numbers, (chain_start(chain) + 1..=tip.seq).collect::<Vec<_>>());
+        assert_eq!(numbers, (chain_base(chain) + 1..=tip.seq).collect::<Vec<_>>());
     }
     let fleet = SharedFleet::new(stores[0].clone());
     let parts: i64 = ledgers
         .iter()
-        .map(|ledger| Incarnation { id: ledger.claim().unwrap().strand(), beat: 0 })
-        .flat_map(|strand| fleet.parts(strand).unwrap())
+        .map(|ledger| Incarnation { id: ledger.claim().unwrap().incarnation(), beat: 0 })
+        .flat_map(|incarnation| fleet.parts(incarnation).unwrap())
         .map(|part| part.amount)
         .sum();
     assert_eq!(parts + fleet.available(&credit_pool_name("acme")).unwrap(), balance);
@@ -159,7 +159,7 @@ fn a_buried_process_commits_nothing_and_the_next_one_continues_its_chain() {
     let first = commit(&one, None, Some(("grant a", 50)));
     assert_eq!(append(&one, &first), None);
     let fleet = SharedFleet::new(stores[1].clone());
-    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.claim().unwrap().strand());
+    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.claim().unwrap().incarnation());
     assert!(fleet.evict(&peer.unwrap()).unwrap());
     let late = commit(&one, Some(first.new_tip), None);
     let rows =

@@ -67,7 +67,7 @@ fn processes_that_start_at_once_on_an_empty_database_create_its_tables_once() {
 }
 
 #[test]
-fn a_process_that_lost_its_strand_writes_nothing_more() {
+fn a_process_that_lost_its_incarnation_writes_nothing_more() {
     let server = PostgresServer::start();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut options = server.options();

@@ -6,7 +6,7 @@ use penstock_storage::{StoreTable, Transaction, open};
 use crate::trace::Event;
 use crate::{Acks, as_child, options, record};
 
-const ID: JournalId = JournalId { generation: 1, strand: 1, chain: 1 };
+const ID: JournalId = JournalId { generation: 1, incarnation: 1, chain: 1 };
 
 #[test]
 #[ignore = "run by other tests as a child process"]

@@ -25,7 +25,7 @@ type Served = (u64, String, i64);
 #[allow(dead_code)]
 pub enum PlantedBug {
     None,
-    /// A report of a strand that was evicted is applied.
+    /// A report of an incarnation that was evicted is applied.
     LostFence,
     /// A report whose outcome is unknown is sent again as a new one.
     DoubleReport,
@@ -36,7 +36,7 @@ pub struct Replica {
     fleet: SharedFleet,
     store: Arc<dyn Store>,
     pub bug: PlantedBug,
-    strand: Option<Incarnation>,
+    incarnation: Option<Incarnation>,
     lease: BTreeMap<String, i64>,
     /// Requests that are not known to be charged.
     unreported: Vec<Served>,
@@ -84,7 +84,7 @@ impl World {
                 fleet: SharedFleet::new(store.clone()),
                 store,
                 bug: PlantedBug::None,
-                strand: None,
+                incarnation: None,
                 lease: BTreeMap::new(),
                 unreported: Vec::new(),
                 in_flight: None,
@@ -216,9 +216,9 @@ impl World {
 }
 
 impl Replica {
-    /// Loses all memory, as a kill does. Others evict the strand.
+    /// Loses all memory, as a kill does. Others evict the incarnation.
     fn forget(&mut self) {
-        self.strand = None;
+        self.incarnation = None;
         self.lease.clear();
         self.unreported.clear();
         self.in_flight = None;
@@ -227,25 +227,25 @@ impl Replica {
         self.term = LeaseTerm::new(DEAD_AFTER);
     }
 
-    fn strand(&mut self, now: Duration) -> Option<Incarnation> {
-        if self.strand.is_none() {
-            self.strand = self.fleet.join("model").ok();
-            if self.strand.is_some() {
+    fn incarnation(&mut self, now: Duration) -> Option<Incarnation> {
+        if self.incarnation.is_none() {
+            self.incarnation = self.fleet.join("model").ok();
+            if self.incarnation.is_some() {
                 self.term.renew(now);
             }
         }
-        self.strand
+        self.incarnation
     }
 
     fn serve(&mut self, number: u64, pool: String, cost: i64, now: Duration) -> Option<Served> {
-        let strand = self.strand(now)?;
+        let incarnation = self.incarnation(now)?;
         if !self.term.is_valid(now) {
             return None;
         }
         if self.lease.get(&pool).is_none_or(|lease| *lease < cost) && !self.is_stale {
             match self
                 .fleet
-                .draw_from_pool(strand, &PoolRequest { pool: pool.clone(), wanted: 200, least: cost })
+                .draw_from_pool(incarnation, &PoolRequest { pool: pool.clone(), wanted: 200, least: cost })
             {
                 Ok(drawn) => *self.lease.entry(pool.clone()).or_default() += drawn,
                 Err(FleetError::Evicted) => self.forget(),
@@ -259,11 +259,11 @@ impl Replica {
     }
 
     fn report(&mut self, now: Duration) {
-        let Some(strand) = self.strand(now) else { return };
-        let (report, count) = self.in_flight.take().unwrap_or_else(|| self.new_report(strand));
-        match self.fleet.heartbeat(strand, &report) {
+        let Some(incarnation) = self.incarnation(now) else { return };
+        let (report, count) = self.in_flight.take().unwrap_or_else(|| self.new_report(incarnation));
+        match self.fleet.heartbeat(incarnation, &report) {
             Ok(next) => {
-                self.strand = Some(next);
+                self.incarnation = Some(next);
                 self.term.renew(now);
                 self.unreported.drain(..count);
                 if self.is_stale
@@ -278,28 +278,28 @@ impl Replica {
             }
             Err(FleetError::Evicted) => {
                 if self.bug == PlantedBug::LostFence {
-                    self.report_unfenced(strand, report);
+                    self.report_unfenced(incarnation, report);
                 }
                 self.forget();
             }
             Err(_) if self.bug == PlantedBug::DoubleReport => {
-                self.strand = Some(Incarnation { beat: strand.beat + 1, ..strand });
+                self.incarnation = Some(Incarnation { beat: incarnation.beat + 1, ..incarnation });
             }
             Err(_) => self.in_flight = Some((report, count)),
         }
     }
 
-    /// Applies a report without the proof that the strand is alive.
-    fn report_unfenced(&self, strand: Incarnation, report: HeartbeatReport) {
+    /// Applies a report without the proof that the incarnation is alive.
+    fn report_unfenced(&self, incarnation: Incarnation, report: HeartbeatReport) {
         let mut batch = report.with;
         for PoolAmount { pool, amount } in report.spent {
-            let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
+            let part = [b"fleet/part/", &incarnation.id.to_be_bytes()[..], pool.as_bytes()].concat();
             batch = batch.add(StoreTable::Meta, part, -amount, None, None);
         }
         let _ = self.store.apply(batch);
     }
 
-    fn new_report(&self, strand: Incarnation) -> (HeartbeatReport, usize) {
+    fn new_report(&self, incarnation: Incarnation) -> (HeartbeatReport, usize) {
         let mut spent: BTreeMap<&str, i64> = BTreeMap::new();
         for (_, pool, cost) in &self.unreported {
             *spent.entry(pool).or_default() += cost;
@@ -307,7 +307,7 @@ impl Replica {
         let spent = spent.into_iter().map(|(pool, amount)| PoolAmount { pool: pool.to_owned(), amount });
         let mut with = Transaction::new();
         if !self.unreported.is_empty() {
-            let key = format!("{}/{}", strand.id, strand.beat);
+            let key = format!("{}/{}", incarnation.id, incarnation.beat);
             let value = serde_json::to_vec(&self.unreported).unwrap();
             with = with.put(CHARGES, key, value);
         }
@@ -315,7 +315,7 @@ impl Replica {
     }
 
     fn bury_dead(&mut self, now: Duration) -> u32 {
-        let own = self.strand.map_or(0, |strand| strand.id);
+        let own = self.incarnation.map_or(0, |incarnation| incarnation.id);
         let Ok(peers) = self.fleet.peers() else { return 0 };
         let dead = self.watch.observe(own, &peers, now);
         let evicted = dead.iter().filter(|peer| matches!(self.fleet.evict(peer), Ok(true)));

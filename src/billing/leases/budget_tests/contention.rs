@@ -71,12 +71,12 @@ async fn a_draw_that_loses_to_others_is_tried_again_and_leaves_no_doubt() {
     let is_uncertain = || leases.pools.lock().values().any(|state| state.uncertain);
     store.lost.store(ATTEMPTS, Ordering::Release);
     assert!(gateway.serve(10, 10).await);
-    assert_eq!((gateway.waiting_draw_count(), is_uncertain()), (2, false));
+    assert_eq!((gateway.total_request_draws(), is_uncertain()), (2, false));
     // The part of a lowered budget goes back with the draw that succeeds.
     database.change(&[&gateway], &limits(5_000));
     store.lost.store(ATTEMPTS, Ordering::Release);
     assert!(gateway.serve(10, 10).await);
-    assert_eq!((gateway.waiting_draw_count(), is_uncertain()), (4, false));
+    assert_eq!((gateway.total_request_draws(), is_uncertain()), (4, false));
     assert_eq!(database.leased(), gateway.available() + 20, "20 are not written yet");
     // A heartbeat that loses goes on.
     let needed =

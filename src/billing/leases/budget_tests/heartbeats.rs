@@ -82,11 +82,11 @@ async fn what_one_budget_got_returns_at_once_if_another_budget_refuses_the_reque
     let _held = gateways[0].reserve(600).await.unwrap();
     let second = &gateways[1];
     assert!(!second.serve(600, 10).await, "the other gateway has the month's budget");
-    let (draws, drawn) = (second.waiting_draw_count(), second.available());
+    let (draws, drawn) = (second.total_request_draws(), second.available());
     assert!(drawn > 0, "the day's budget was drawn first");
     assert!(!second.serve(2_000, 10).await);
     assert_eq!(
-        (second.waiting_draw_count(), second.available()),
+        (second.total_request_draws(), second.available()),
         (draws, drawn),
         "the month's pool is known to be empty"
     );

@@ -23,9 +23,9 @@ async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
             return_unused(member, ledger);
             let leases =
                 members.iter().map(|(member, ledger)| (member.member_number(), ledger.leases().unwrap()));
-            let others = leases.filter(|(strand, _)| *strand != member.member_number());
-            let wanted = others.flat_map(|(strand, leases)| {
-                leases.wanted_pools().into_iter().map(move |pool| (strand, pool))
+            let others = leases.filter(|(incarnation, _)| *incarnation != member.member_number());
+            let wanted = others.flat_map(|(incarnation, leases)| {
+                leases.wanted_pools().into_iter().map(move |pool| (incarnation, pool))
             });
             ledger.leases().unwrap().set_wanted_by_peers(wanted);
             // For a moment the pool counts as empty.

@@ -63,12 +63,12 @@ pub fn document() -> Value {
 #[must_use]
 pub fn document_text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(parsed_document()).unwrap_or_default()))
+    TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(cached_document()).unwrap_or_default()))
 }
 
 /// Returns the document of this version, built once.
 #[must_use]
-pub fn parsed_document() -> &'static Value {
+pub fn cached_document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(document)
 }

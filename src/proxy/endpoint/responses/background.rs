@@ -2,8 +2,8 @@
 
 use super::stored::{find_response, load_response, response_not_found};
 use super::{stored_conversation, stream};
-use crate::batch::{BatchManager, NewResponse};
-use crate::limits::stream_permits::StreamPermit;
+use crate::batch::{BatchManager, NewBackgroundResponse};
+use crate::limits::background_stream_permits::BackgroundStreamPermit;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::filters::model_for_request;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
@@ -11,8 +11,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use penstock_core::{AnswerModelName, ApiError, ErrorCode};
 use penstock_dialect::background_response::{
-    PendingResponseState, ResponseFailure, build_pending_document, is_background, is_pending,
-    queued_response, request_without_stream, with_pending_state,
+    BackgroundResponseState, ResponseFailure, build_pending_document, is_background, is_pending,
+    queued_response, request_without_stream, with_background_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_dialect::write::ResponseIdentity;
@@ -44,7 +44,7 @@ struct CreatedResponse {
     /// Response object in the state `queued`, as JSON.
     queued: Vec<u8>,
     /// Permit of the stream, if the client asks for one.
-    stream_permit: Option<StreamPermit>,
+    stream_permit: Option<BackgroundStreamPermit>,
 }
 
 /// Validates a request, stores it and answers with the queued response, or with the stream of its events.
@@ -84,12 +84,12 @@ async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedRes
         ResponseIdentity { id: unique.clone(), model: model.to_owned(), created: created.as_secs() };
     let queued = queued_response(&ask, identity);
     let stream_permit =
-        ask.stream.then(|| x.app.stream_permits.acquire(&x.principal.account.id)).transpose()?;
+        ask.stream.then(|| x.app.background_stream_permits.acquire(&x.principal.account.id)).transpose()?;
     // The memory is reserved for the document and for its encrypted form.
     x.reserve_memory((input.previous_items.len() + body.len() * 2 + queued.len()).saturating_mul(2))?;
     let document = build_pending_document(input, &queued, &unique, &request_without_stream(&body));
     let id = format!("{RESPONSE_ID_PREFIX}{unique}");
-    let new = NewResponse { id: id.clone(), document, created };
+    let new = NewBackgroundResponse { id: id.clone(), document, created };
     BatchManager::create_response(&x.app.batch_context, &x.principal, new).await?;
     Ok(CreatedResponse { id, queued, stream_permit })
 }
@@ -110,10 +110,10 @@ pub(super) async fn current_response(
     }
     if let Some(record) = x.app.batches.find_unfinished_response(&x.principal.public_id, id).await? {
         let state = match record.state {
-            BatchState::InProgress => PendingResponseState::InProgress,
-            _ => PendingResponseState::Queued,
+            BatchState::InProgress => BackgroundResponseState::InProgress,
+            _ => BackgroundResponseState::Queued,
         };
-        return Ok(with_pending_state(response, &state));
+        return Ok(with_background_state(response, &state));
     }
     if !is_pending(response) {
         return Ok(response.to_vec());
@@ -122,9 +122,10 @@ pub(super) async fn current_response(
     let document = load_response(x, id).await?.ok_or_else(response_not_found)?;
     let response = response_of(&document)?;
     Ok(match is_pending(response) {
-        true => {
-            with_pending_state(response, &PendingResponseState::Failed(ResponseFailure::server_error(LOST)))
-        }
+        true => with_background_state(
+            response,
+            &BackgroundResponseState::Failed(ResponseFailure::server_error(LOST)),
+        ),
         false => response.to_vec(),
     })
 }
@@ -139,7 +140,7 @@ pub(super) async fn cancel(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, Ap
         let message = "Only responses with `background: true` can be cancelled; this one is complete.";
         return Err(ApiError::with_message(ErrorCode::InvalidRequest, message));
     }
-    x.app.batches.cancel_response(&x.principal.public_id, id).await?;
+    x.app.batches.cancel_background_response(&x.principal.public_id, id).await?;
     let document = find_response(x, id).await?;
     current_response(x, id, &document).await
 }

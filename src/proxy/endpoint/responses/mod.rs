@@ -23,7 +23,7 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
+use penstock_core::{ApiError, PreviousResponse, StoredResponseAccess};
 use penstock_dialect::repeated_items::{has_item_ids, remove_repeated_items};
 use penstock_request_validation::{
     ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage,
@@ -90,7 +90,7 @@ impl Endpoint for CreateResponse {
 async fn stored_conversation(
     x: &mut Exchange<'_>,
     body: Bytes,
-) -> Result<(Bytes, ResponseStorage), ApiError> {
+) -> Result<(Bytes, StoredResponseAccess), ApiError> {
     let body = references::resolve_references(x, body).await?;
     let storage = previous::load_response_storage(x, &body).await?;
     if !has_item_ids(&body) {
@@ -141,7 +141,7 @@ impl Endpoint for CountInputTokens {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let mut body = x.read_json_body().await?;
-            let mut storage = ResponseStorage::default();
+            let mut storage = StoredResponseAccess::default();
             if x.principal.stores_responses {
                 (body, storage) = stored_conversation(x, body).await?;
             }

@@ -3,7 +3,7 @@
 use super::stored::load_response;
 use crate::proxy::exchange::Exchange;
 use memchr::memmem;
-use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoreAccess};
+use penstock_core::{ApiError, PreviousResponse, ResponseStorePermission, StoredResponseAccess};
 use penstock_dialect::background_response::{has_answer, is_pending};
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_json_scan::json;
@@ -19,11 +19,11 @@ const MEMBER: &str = "previous_response_id";
 pub(super) async fn load_response_storage(
     x: &mut Exchange<'_>,
     body: &[u8],
-) -> Result<ResponseStorage, ApiError> {
+) -> Result<StoredResponseAccess, ApiError> {
     let access = match x.caller.batch_line() {
-        None => StoreAccess::Allowed,
-        Some(line) if line.answer_identity().is_some() => StoreAccess::BackgroundRun,
-        Some(_) => StoreAccess::BatchLine,
+        None => ResponseStorePermission::Allowed,
+        Some(line) if line.answer_identity().is_some() => ResponseStorePermission::BackgroundRun,
+        Some(_) => ResponseStorePermission::BatchLine,
     };
     let previous = match previous_response_id(body) {
         None => PreviousResponse::NotFound,
@@ -41,7 +41,7 @@ pub(super) async fn load_response_storage(
             }
         },
     };
-    Ok(ResponseStorage { access, previous })
+    Ok(StoredResponseAccess { access, previous })
 }
 
 /// Returns the id in a body that is not validated yet; `None` if the member is not written in the expected form, which

@@ -90,7 +90,7 @@ impl Endpoint for DeleteResponse {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let id = decode_segment(tail).into_owned();
-            x.app.batches.cancel_response(&x.principal.public_id, &id).await?;
+            x.app.batches.cancel_background_response(&x.principal.public_id, &id).await?;
             let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
             let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
             let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;

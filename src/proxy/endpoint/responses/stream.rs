@@ -6,7 +6,7 @@
 //! `starting_after`.
 
 use super::stream_watch::{StreamInterruption, StreamWatch, load_current_response};
-use crate::limits::stream_permits::StreamPermit;
+use crate::limits::background_stream_permits::BackgroundStreamPermit;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub(super) async fn stream_response(
     id: &str,
     after: Option<u64>,
 ) -> Result<WriteOutcome, ApiError> {
-    let permit = x.app.stream_permits.acquire(&x.principal.account.id)?;
+    let permit = x.app.background_stream_permits.acquire(&x.principal.account.id)?;
     let watch = StreamWatch::new(x, id, permit);
     let response = load_current_response(x, id).await?;
     if !is_background(&response) {
@@ -73,7 +73,7 @@ async fn has_event(response: &[u8], number: u64) -> bool {
 pub(super) async fn stream_created_response(
     x: &mut Exchange<'_>,
     id: &str,
-    permit: StreamPermit,
+    permit: BackgroundStreamPermit,
     queued: Vec<u8>,
 ) -> WriteOutcome {
     let watch = StreamWatch::new(x, id, permit);

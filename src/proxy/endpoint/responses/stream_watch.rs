@@ -3,7 +3,7 @@
 use super::background::current_response;
 use super::stored::find_response;
 use crate::batch::ResponseWatcher;
-use crate::limits::stream_permits::StreamPermit;
+use crate::limits::background_stream_permits::BackgroundStreamPermit;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover::wait::{ClientWatch, WaitOutcome};
 use penstock_core::{ApiError, ErrorCode};
@@ -41,15 +41,15 @@ pub(super) struct StreamWatch {
     changes: Option<ResponseWatcher>,
     /// End of the stream while the process drains.
     drain_end: Option<Instant>,
-    _permit: StreamPermit,
+    _permit: BackgroundStreamPermit,
 }
 
 impl StreamWatch {
     /// Creates the watch over the stream of a response. No change from then on is missed.
-    pub(super) fn new(x: &Exchange<'_>, id: &str, permit: StreamPermit) -> Self {
+    pub(super) fn new(x: &Exchange<'_>, id: &str, permit: BackgroundStreamPermit) -> Self {
         Self {
             client: ClientWatch::new(x.principal.clone(), Some(x.config.settings.limits.heartbeat)),
-            changes: x.app.batches.watch_response(id),
+            changes: x.app.batches.watch_background_response(id),
             drain_end: None,
             _permit: permit,
         }

@@ -3,7 +3,7 @@
 
 use super::super::select::CandidateSet;
 use super::super::wait::ClientWatch;
-use super::super::{FailoverRun, ResponseMemory, ResponseProgress, settle};
+use super::super::{FailoverRun, ResponseMemoryReservation, ResponseProgress, settle};
 use super::{ChoiceFuture, ChoiceUsage, StopReason};
 use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::{Downstream, LineDownstream};
@@ -177,7 +177,7 @@ pub(super) fn request_choice<'s>(
             current_offer: None,
             attempt_started: None,
             progress: seed.progress,
-            memory: ResponseMemory::new(),
+            memory: ResponseMemoryReservation::new(),
             failed_usage: settle::FailedAttemptEnergy::default(),
             hold: None,
             received_at: seed.at,

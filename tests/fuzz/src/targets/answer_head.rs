@@ -3,7 +3,7 @@
 use crate::{however_cut, pieces};
 use bytes::{Buf, BytesMut};
 use penstock_http_wire::answer::{
-    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, header_value,
+    BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedMessage, header_value,
 };
 
 /// Maximum bytes that are buffered until the end of a line, within chunks.
@@ -20,7 +20,7 @@ struct Answer {
     over: Option<usize>,
 }
 
-fn read(parts: &[&[u8]]) -> Result<Answer, MalformedResponse> {
+fn read(parts: &[&[u8]]) -> Result<Answer, MalformedMessage> {
     let (mut buffer, mut answer, mut chunks) = (BytesMut::new(), Answer::default(), ChunkDecoder::default());
     for part in parts {
         buffer.extend_from_slice(part);
@@ -84,7 +84,7 @@ pub fn check(bytes: &[u8]) {
 }
 
 /// Decodes chunks without a head; returns the body, and true if it has ended.
-fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedResponse> {
+fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedMessage> {
     let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     for part in parts {
         buffer.extend_from_slice(part);

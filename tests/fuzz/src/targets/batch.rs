@@ -2,12 +2,12 @@
 
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_batch::jsonl::AllowedUrls;
+use penstock_batch::jsonl::AllowedPaths;
 use penstock_batch::{completion_window, result_line};
 use serde_json::Value;
 
 /// Paths that a batch may use, as in the gateway: the seeds contain these.
-pub(super) const URLS: AllowedUrls =
+pub(super) const URLS: AllowedPaths =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 
 pub fn check(bytes: &[u8]) {

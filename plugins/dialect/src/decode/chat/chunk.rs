@@ -12,7 +12,7 @@ use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;
-use choice_content::{ChoiceContent, EmittedChannels};
+use choice_content::{ChoiceContentKind, EmittedChannels};
 use members::{ChoiceMembers, ChunkMembers, MessageMembers};
 use penstock_core::{FinishReason, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::usage;
@@ -44,7 +44,7 @@ struct ChoiceDecoder {
     is_finished: bool,
     /// Finish reason of an answer that was cut, if no output has followed it.
     cut: Option<FinishReason>,
-    content: ChoiceContent,
+    content: ChoiceContentKind,
     emitted: EmittedChannels,
     /// True if the choice has had reasoning in a member other than `reasoning_details`, which is then not read.
     has_named_reasoning: bool,
@@ -239,7 +239,7 @@ impl ChoiceDecoder {
         logprobs: Option<&[u8]>,
         seen: ChunkContext<'_>,
         events: &mut Vec<AnswerEvent>,
-    ) -> Result<ChoiceContent, UpstreamError> {
+    ) -> Result<ChoiceContentKind, UpstreamError> {
         let mut speaker = TextEmitter {
             chunk: seen.chunk,
             choice: seen.choice,
@@ -311,7 +311,7 @@ impl ChoiceDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         // An answer with only content of an unknown kind is an error, because the client would see an empty answer.
-        if self.content == ChoiceContent::Unknown {
+        if self.content == ChoiceContentKind::Unknown {
             return Err(malformed_error());
         }
         self.tool_calls.check_names()?;

@@ -5,7 +5,7 @@ mod initial_texts;
 use super::context::OutputContext;
 use super::malformed_error;
 use super::part::{
-    AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind, chat_logprobs, part_text,
+    DecodedPart, FinalTextComparison, InitialText, PartKey, PartKind, chat_logprobs, part_text,
 };
 use crate::decode::text_channel::TextChannel;
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
@@ -44,7 +44,7 @@ pub(super) struct DecodedItem {
     /// Parts of the item from which text was emitted.
     parts: Vec<DecodedPart>,
     /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
-    announced: Vec<AnnouncedText>,
+    announced: Vec<InitialText>,
     /// Number of bytes of encrypted reasoning so far.
     sealed_bytes: usize,
 }
@@ -140,7 +140,7 @@ impl DecodedItem {
         if inside.is_empty() && logprobs.is_none() {
             return Ok(());
         }
-        let is_continued = |announced: &AnnouncedText| {
+        let is_continued = |announced: &InitialText| {
             announced.key == part && !text.is_empty() && announced.is_continued_by(&text.decoded())
         };
         if !self.has_part(part)
@@ -260,12 +260,12 @@ impl DecodedItem {
         if required.is_some_and(|name| json_cursor::member_value(item, name).is_none()) {
             return Err(malformed_error());
         }
-        self.push_missing(item, context)?;
+        self.emit_missing_texts(item, context)?;
         self.emit_initial_texts(context)
     }
 
     /// Emits the ends of the texts of a complete item that the deltas lacked.
-    pub(super) fn push_missing(
+    pub(super) fn emit_missing_texts(
         &mut self,
         item: &[u8],
         context: &mut OutputContext<'_>,

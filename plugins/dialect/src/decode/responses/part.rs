@@ -209,12 +209,12 @@ impl Fingerprint {
 
 /// Text in an event that starts a part or an item. Most providers send an empty text there, some the complete text.
 #[derive(Debug)]
-pub(super) struct AnnouncedText {
+pub(super) struct InitialText {
     pub(super) key: PartKey,
     pub(super) text: String,
 }
 
-impl AnnouncedText {
+impl InitialText {
     /// Returns the number of bytes of memory that the text occupies.
     pub(super) const fn stored_bytes(&self) -> usize {
         size_of::<Self>() + self.text.len()

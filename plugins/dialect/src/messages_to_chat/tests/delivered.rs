@@ -14,7 +14,7 @@ fn arguments() -> String {
 }
 
 /// Returns the delivered part of a stream from this provider, which is the same at every split, and the output.
-fn delivered_part(provider: Dialect, stream: &str) -> (DeliveredUsage, String) {
+fn delivered_usage(provider: Dialect, stream: &str) -> (DeliveredUsage, String) {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(provider, &abilities);
     let ask = admitted_request(
@@ -27,7 +27,7 @@ fn delivered_part(provider: Dialect, stream: &str) -> (DeliveredUsage, String) {
         let (bytes, mut out) = (Bytes::from(stream.to_owned()), OutputBuffer::default());
         reply.push(bytes.slice(..cut), &mut out).unwrap();
         reply.push(bytes.slice(cut..), &mut out).unwrap();
-        (reply.delivered_part(), String::from_utf8(out.0.concat()).unwrap())
+        (reply.delivered_usage(), String::from_utf8(out.0.concat()).unwrap())
     };
     let whole = run(stream.len());
     for cut in 0..stream.len() {
@@ -44,7 +44,7 @@ fn arguments_that_wait_do_not_hide_the_text_before_them() {
         chunk(json!({"tool_calls": [{"index": index, "id": format!("c{index}"), "function": function}]}))
     };
     let stream = chunk(json!({"content": "Sure."})) + &call(0, "{\"b\":") + &call(1, &arguments());
-    let (part, out) = delivered_part(Dialect::Chat, &stream);
+    let (part, out) = delivered_usage(Dialect::Chat, &stream);
     assert!(out.contains("Sure.") && !out.contains("xxx"), "the second call waits: {out}");
     // The names of both calls count.
     let delivered = "Sure.".len() + "f0".len() + "{\"b\":".len() + "f1".len();
@@ -73,7 +73,7 @@ fn forwarded_blocks_are_delivered_in_any_order() {
         + &fragment(0, "{\"b\":")
         + &call(1)
         + &fragment(1, &arguments());
-    let (part, out) = delivered_part(Dialect::Messages, &stream);
+    let (part, out) = delivered_usage(Dialect::Messages, &stream);
     assert!(out.contains("xxx"), "{out}");
     let delivered = "f0".len() + "{\"b\":".len() + "f1".len() + arguments().len();
     assert_eq!((part.is_empty, part.bytes), (false, delivered));

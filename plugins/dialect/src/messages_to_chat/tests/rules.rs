@@ -413,10 +413,10 @@ fn reasoning_that_the_client_does_not_see_is_not_delivered() {
         let mut out = OutputBuffer::default();
         reply.push(reasoning.clone().into(), &mut out).unwrap();
         assert_eq!(reply.progress(), StreamProgress::Committed);
-        let part = reply.delivered_part();
+        let part = reply.delivered_usage();
         assert_eq!((part.bytes, part.is_empty, part.usage.output), (seen, seen == 0, seen as u64 / 4));
         reply.push(chunk(json!({"content": "Well"})).into(), &mut out).unwrap();
-        let part = reply.delivered_part();
+        let part = reply.delivered_usage();
         assert_eq!((part.bytes, part.is_empty), (seen + 4, false), "{thinking}");
         // A complete answer has its reasoning counted.
         assert_eq!(reply.estimated_usage().output, 5);

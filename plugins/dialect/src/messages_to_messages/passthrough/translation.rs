@@ -71,9 +71,9 @@ impl StreamTranslation for StreamPassthrough {
         self.observer.estimated_usage()
     }
 
-    fn delivered_part(&self) -> DeliveredUsage {
+    fn delivered_usage(&self) -> DeliveredUsage {
         if self.writes_translated_output() {
-            self.observer.delivered_part()
+            self.observer.delivered_usage()
         } else {
             self.observer.forwarded_usage()
         }

@@ -2,7 +2,9 @@
 //! continued after every event, and are read alike however their bytes are cut.
 
 use super::{admitted_request, event_types, events};
-use crate::background_response::{PendingResponseState, ResponseFailure, ResponseReplay, with_pending_state};
+use crate::background_response::{
+    BackgroundResponseState, ResponseFailure, ResponseReplay, with_background_state,
+};
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
@@ -13,7 +15,8 @@ use std::path::Path;
 fn background_request(more: &Value) -> InferenceRequest {
     let mut body = json!({"model": "m", "input": "Hi", "background": true, "stream": true});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let storage = ResponseStorage { access: StoreAccess::Allowed, ..ResponseStorage::default() };
+    let storage =
+        StoredResponseAccess { access: ResponseStorePermission::Allowed, ..StoredResponseAccess::default() };
     let body = Bytes::from(body.to_string());
     let ask = validate_responses_request_with_storage(
         body,
@@ -153,22 +156,25 @@ fn a_response_without_an_answer_ends_after_its_start() {
     let response = response_of(&ask, Dialect::Chat, &answer).unwrap();
     let failure = ResponseFailure::server_error("It broke.");
     for (state, expected) in [
-        (PendingResponseState::Queued, &["response.created", "response.queued"][..]),
-        (PendingResponseState::InProgress, &["response.created", "response.queued", "response.in_progress"]),
+        (BackgroundResponseState::Queued, &["response.created", "response.queued"][..]),
         (
-            PendingResponseState::Cancelled,
+            BackgroundResponseState::InProgress,
+            &["response.created", "response.queued", "response.in_progress"],
+        ),
+        (
+            BackgroundResponseState::Cancelled,
             &["response.created", "response.queued", "response.in_progress", "response.failed"],
         ),
         (
-            PendingResponseState::Failed(failure),
+            BackgroundResponseState::Failed(failure),
             &["response.created", "response.queued", "response.in_progress", "response.failed"],
         ),
     ] {
         let is_ended = expected.len() == 4;
-        let object = with_pending_state(&response, &state);
+        let object = with_background_state(&response, &state);
         let shown = if is_ended { checked(&object) } else { events(&replay(&object, None)) };
         assert_eq!(event_types(&shown), expected);
-        if state == PendingResponseState::Cancelled {
+        if state == BackgroundResponseState::Cancelled {
             assert_eq!(shown[3]["response"]["status"], "cancelled");
         }
     }
@@ -181,8 +187,8 @@ fn a_replay_goes_on_when_the_state_changes() {
     let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
     let (mut replay_in_steps, mut out) = (ResponseReplay::new(None), Vec::new());
     for response in [
-        with_pending_state(&ended, &PendingResponseState::Queued),
-        with_pending_state(&ended, &PendingResponseState::InProgress),
+        with_background_state(&ended, &BackgroundResponseState::Queued),
+        with_background_state(&ended, &BackgroundResponseState::InProgress),
         ended.clone(),
     ] {
         write_all(&mut replay_in_steps, &response, &mut out);
@@ -198,7 +204,7 @@ fn an_error_has_the_number_of_the_last_event_that_the_client_has() {
     let ask = background_request(&json!({}));
     let answer = chat_answer(json!({"role": "assistant", "content": "Hi"}), "stop");
     let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
-    let pending = with_pending_state(&ended, &PendingResponseState::InProgress);
+    let pending = with_background_state(&ended, &BackgroundResponseState::InProgress);
     for (after, number) in [(None, 2), (Some(1), 2), (Some(7), 7)] {
         let (mut replay, mut out) = (ResponseReplay::new(after), Vec::new());
         write_all(&mut replay, &pending, &mut out);

@@ -167,7 +167,7 @@ fn reasoning_is_content_or_a_summary_and_is_sealed_on_request() {
         let list = if summary { "summary" } else { "content" };
         assert_eq!(item[list][0]["text"], "Hm \u{1F600}");
         match item["encrypted_content"].as_str() {
-            Some(text) => assert_eq!(unseal_reasoning(text).as_deref(), Some("Hm \u{1F600}")),
+            Some(text) => assert_eq!(decode_opaque_reasoning(text).as_deref(), Some("Hm \u{1F600}")),
             None => assert!(!sealed, "{item}"),
         }
         // The client sends the reasoning item back, and the provider receives its text.

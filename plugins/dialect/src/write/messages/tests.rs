@@ -81,7 +81,7 @@ fn small_fragments_that_wait_are_counted_with_their_memory() {
         writer.write(&fragment(1, "x"), &mut out);
     }
     assert!(writer.buffered_bytes() > MANY * size_of::<EscapedText>(), "{}", writer.buffered_bytes());
-    assert_eq!(writer.waiting_bytes(), MANY + "{\"a\":\"".len());
+    assert_eq!(writer.undelivered_bytes(), MANY + "{\"a\":\"".len());
     writer.write(&fragment(0, "{}"), &mut out);
     assert_eq!(writer.buffered_bytes(), 0);
 }

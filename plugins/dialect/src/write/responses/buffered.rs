@@ -1,7 +1,7 @@
 //! Writer of a buffered response.
 
 use super::call::CallState;
-use super::frame::ResponseFrame;
+use super::frame::ResponseMembers;
 use super::item::{ItemBody, ItemStatus, OutputItem};
 use super::{EventSequence, final_status, write_response};
 use crate::answer::{AnswerChoice, DecodedAnswer};
@@ -26,7 +26,7 @@ pub(crate) fn translate_buffered(
     let answer = DecodedAnswer::decode(ask, target, body)?;
     let choice = answer.choices.first().ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
     let finish = choice.finish_reason.unwrap_or(FinishReason::Stop);
-    let frame = ResponseFrame::new(ask, target);
+    let frame = ResponseMembers::new(ask, target);
     let output_bytes = answer.output_bytes();
     let items = output_items(ask, &frame.id, choice, finish);
     let mut out = Vec::with_capacity(1024 + output_bytes * 9 / 8);

@@ -36,7 +36,7 @@ impl ResponseStatus<'_> {
 
 /// Members of the response object that do not depend on the answer.
 #[derive(Clone, Debug)]
-pub(super) struct ResponseFrame {
+pub(super) struct ResponseMembers {
     /// Unique part of the response id, also part of the ids of its items.
     pub(super) id: String,
     model: String,
@@ -45,7 +45,7 @@ pub(super) struct ResponseFrame {
     is_stored: bool,
 }
 
-impl ResponseFrame {
+impl ResponseMembers {
     /// Returns the members for the response to an attempt at this target.
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         Self::with_identity(ask, ResponseIdentity::from_target(target))

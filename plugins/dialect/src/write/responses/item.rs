@@ -6,7 +6,7 @@ use super::frame::{EVENT_END, EventSequence};
 use super::part::MessagePart;
 use crate::event::{EscapedText, MessagePhase};
 use crate::partial_json::JsonState;
-use penstock_core::{ReasoningDisplay, seal_reasoning};
+use penstock_core::{ReasoningDisplay, encode_opaque_reasoning};
 use penstock_json_scan::json;
 use std::io::Write as _;
 
@@ -368,7 +368,7 @@ impl OutputItem {
                     out.push(b']');
                 }
                 if *is_sealed && !is_open {
-                    let sealed = seal_reasoning(&json::unescape(text).unwrap_or_default());
+                    let sealed = encode_opaque_reasoning(&json::unescape(text).unwrap_or_default());
                     let _ = write!(out, r#","encrypted_content":"{sealed}""#);
                 }
                 let _ = write!(out, r#","status":"{}"}}"#, self.status.name());

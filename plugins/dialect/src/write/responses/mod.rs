@@ -20,7 +20,7 @@ pub use replay::{ReplayPieces, ResponseReplay};
 use crate::event::{AnswerEvent, EscapedText, MessagePhase};
 use crate::write::ResponseIdentity;
 use call::CallState;
-use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
+use frame::{EVENT_END, EventSequence, ResponseMembers, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
 
@@ -28,14 +28,14 @@ use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, Res
 #[must_use]
 pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    ResponseFrame::with_identity(ask, identity).write_start(ResponseStatus::Queued, &mut out);
+    ResponseMembers::with_identity(ask, identity).write_start(ResponseStatus::Queued, &mut out);
     out.extend_from_slice(br#"[],"usage":null}"#);
     out
 }
 
 /// Writer of one streamed answer in the responses dialect.
 pub struct ResponsesStreamWriter {
-    frame: ResponseFrame,
+    frame: ResponseMembers,
     details: ResponsesDetails,
     events: EventSequence,
     has_started: bool,
@@ -58,7 +58,7 @@ impl ResponsesStreamWriter {
     #[must_use]
     pub fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         Self {
-            frame: ResponseFrame::new(ask, target),
+            frame: ResponseMembers::new(ask, target),
             details: ask.responses.as_deref().cloned().unwrap_or_default(),
             events: EventSequence::default(),
             has_started: false,
@@ -209,7 +209,7 @@ impl ResponsesStreamWriter {
 
 /// Writes a response object without its last brace, so that members can be added.
 fn write_response(
-    frame: &ResponseFrame,
+    frame: &ResponseMembers,
     status: ResponseStatus<'_>,
     items: &[OutputItem],
     usage: Option<&TokenUsage>,

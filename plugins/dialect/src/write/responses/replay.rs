@@ -7,7 +7,7 @@
 
 use super::frame::{EVENT_END, EventSequence, write_error_event};
 use crate::background_response::{
-    PendingResponseState, has_answer, is_pending, is_queued, with_pending_state,
+    BackgroundResponseState, has_answer, is_pending, is_queued, with_background_state,
 };
 use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
 use penstock_core::ApiError;
@@ -78,14 +78,14 @@ impl ReplayPieces<'_> {
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let (kind, state, next) = match self.replay.position {
             ReplayPosition::Created => {
-                ("response.created", PendingResponseState::Queued, ReplayPosition::Queued)
+                ("response.created", BackgroundResponseState::Queued, ReplayPosition::Queued)
             }
             ReplayPosition::Queued => {
-                ("response.queued", PendingResponseState::Queued, ReplayPosition::InProgress)
+                ("response.queued", BackgroundResponseState::Queued, ReplayPosition::InProgress)
             }
             ReplayPosition::InProgress if is_queued(self.response) => return false,
             ReplayPosition::InProgress => {
-                ("response.in_progress", PendingResponseState::InProgress, ReplayPosition::Item(0))
+                ("response.in_progress", BackgroundResponseState::InProgress, ReplayPosition::Item(0))
             }
             ReplayPosition::Item(_) if is_pending(self.response) => return false,
             ReplayPosition::Item(index) => {
@@ -95,7 +95,8 @@ impl ReplayPieces<'_> {
             ReplayPosition::Ended => return false,
         };
         let response = self.response;
-        self.replay.write_event(kind, out, |out| write_response(&with_pending_state(response, &state), out));
+        self.replay
+            .write_event(kind, out, |out| write_response(&with_background_state(response, &state), out));
         self.replay.position = next;
         true
     }

@@ -6,7 +6,7 @@ use crate::json_cursor;
 
 /// Kind of the content that a choice has had so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ChoiceContent {
+pub(super) enum ChoiceContentKind {
     /// No content: an answer may be empty.
     #[default]
     None,
@@ -16,7 +16,7 @@ pub(super) enum ChoiceContent {
     Recognized,
 }
 
-impl ChoiceContent {
+impl ChoiceContentKind {
     /// Returns the kind of the choice's content after a chunk. `parts` is the kind of the chunk's content parts,
     /// `events` are the events of the chunk, and `has_calls` is true if the choice has tool calls, since the fragment
     /// of a call may give no event yet.

@@ -3,7 +3,7 @@
 use super::{DecodedItem, ItemKind, MAX_PARTS};
 use crate::decode::responses::context::OutputContext;
 use crate::decode::responses::malformed_error;
-use crate::decode::responses::part::{AnnouncedText, FinalTextComparison, PartKey, PartKind, part_text};
+use crate::decode::responses::part::{FinalTextComparison, InitialText, PartKey, PartKind, part_text};
 use crate::event::EscapedText;
 use crate::json_cursor;
 use penstock_core::UpstreamError;
@@ -63,7 +63,7 @@ impl DecodedItem {
         if self.announced.len() >= MAX_PARTS {
             return Err(UpstreamError::invalid_model_output());
         }
-        let announced = AnnouncedText { key, text: text.into_owned() };
+        let announced = InitialText { key, text: text.into_owned() };
         *context.stored_bytes += announced.stored_bytes();
         self.announced.push(announced);
         Ok(())

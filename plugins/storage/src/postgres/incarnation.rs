@@ -97,7 +97,7 @@ pub(super) async fn join(
     sharing: StoreSharing,
     takeover_after: Duration,
 ) -> Result<Incarnation, DatabaseError> {
-    let strand = Incarnation { token: encode_hex(&rand::random::<[u8; 16]>()) };
+    let incarnation = Incarnation { token: encode_hex(&rand::random::<[u8; 16]>()) };
     let mut seen: HashMap<i32, (i64, Instant)> = HashMap::new();
     loop {
         let now = Instant::now();
@@ -106,8 +106,8 @@ pub(super) async fn join(
             .filter(|(_, (_, since))| now.duration_since(*since) >= takeover_after)
             .map(|(id, (beat, _))| (*id, *beat))
             .collect();
-        let live = match try_join(client, names, &strand, previous, sharing, &dead).await? {
-            JoinAttempt::Joined => return Ok(strand),
+        let live = match try_join(client, names, &incarnation, previous, sharing, &dead).await? {
+            JoinAttempt::Joined => return Ok(incarnation),
             JoinAttempt::Occupied(live) => live,
         };
         for (id, (beat, holder)) in live {
@@ -126,7 +126,7 @@ pub(super) async fn join(
 async fn try_join(
     client: &mut Client,
     names: &TableNames,
-    strand: &Incarnation,
+    incarnation: &Incarnation,
     previous: Option<&str>,
     sharing: StoreSharing,
     dead: &[(i32, i64)],
@@ -165,7 +165,7 @@ async fn try_join(
                      values ($1, $2, 0, true, 0, $3, $4)"
                 ),
                 &[
-                    (&strand.token, Type::TEXT),
+                    (&incarnation.token, Type::TEXT),
                     (&name, Type::TEXT),
                     (&env!("CARGO_PKG_VERSION"), Type::TEXT),
                     (&(sharing == StoreSharing::Shared), Type::BOOL),

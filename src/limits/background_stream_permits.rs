@@ -16,22 +16,22 @@ const RETRY_SECONDS: u32 = 5;
 
 /// Permits of the process for open streams of background responses.
 #[derive(Debug, Default)]
-pub struct StreamPermits(Mutex<AccountCounts>);
+pub struct BackgroundStreamPermits(Mutex<AccountCounts>);
 
 /// Permit of one open stream; released when dropped.
 #[derive(Debug)]
-pub struct StreamPermit {
-    permits: Arc<StreamPermits>,
+pub struct BackgroundStreamPermit {
+    permits: Arc<BackgroundStreamPermits>,
     account: Arc<str>,
 }
 
-impl StreamPermits {
+impl BackgroundStreamPermits {
     /// Acquires a permit for a stream of this account.
     ///
     /// # Errors
     /// Returns a 429 if the account has too many open streams, and a 503 if the process has; both with a time after
     /// which to retry.
-    pub fn acquire(self: &Arc<Self>, account: &Arc<str>) -> Result<StreamPermit, ApiError> {
+    pub fn acquire(self: &Arc<Self>, account: &Arc<str>) -> Result<BackgroundStreamPermit, ApiError> {
         let mut open = self.0.lock();
         if open.account_count(account) >= MAX_ACCOUNT_STREAMS {
             return Err(too_many_streams());
@@ -40,11 +40,11 @@ impl StreamPermits {
             return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(RETRY_SECONDS));
         }
         open.add(account);
-        Ok(StreamPermit { permits: self.clone(), account: account.clone() })
+        Ok(BackgroundStreamPermit { permits: self.clone(), account: account.clone() })
     }
 }
 
-impl Drop for StreamPermit {
+impl Drop for BackgroundStreamPermit {
     fn drop(&mut self) {
         self.permits.0.lock().remove(&self.account);
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_account_and_the_process_have_a_maximum_and_a_dropped_permit_is_free_again() {
-        let permits = Arc::new(StreamPermits::default());
+        let permits = Arc::new(BackgroundStreamPermits::default());
         let mut held = Vec::new();
         for number in 0..MAX_STREAMS / MAX_ACCOUNT_STREAMS {
             held.extend((0..MAX_ACCOUNT_STREAMS).map(|_| permits.acquire(&account(number)).unwrap()));
