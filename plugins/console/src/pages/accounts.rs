@@ -21,7 +21,7 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
             wallet_cell(&balance, "credits", "credits"),
             wallet_cell(&balance, "energy_kwh", "kWh"),
             quantity_cell(&now, "requests_at_work", ""),
-            quantity_cell(&live, "spent_this_month", "credits"),
+            quantity_cell(&now, "spent_this_month", "credits"),
             time_cell(account, "created"),
         ]
     };
