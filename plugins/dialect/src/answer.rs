@@ -9,6 +9,7 @@ use crate::generated_output::GeneratedOutput;
 use crate::json_cursor;
 use crate::output_limit::OutputLimit;
 use crate::response_constraints::ResponseConstraints;
+use crate::token_cap::TokenCap;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OfferObservation, ReportedUsage,
@@ -111,12 +112,7 @@ impl DecodedAnswer {
                 shape.apply(event, &mut shaped);
             }
         }
-        let mut sizes = vec![ChoiceSize::default(); if ask.echoes_prompt() { 0 } else { ask.n as usize }];
-        for event in &shaped {
-            if let Some(size) = event.choice().and_then(|choice| sizes.get_mut(choice as usize)) {
-                size.add_event(event);
-            }
-        }
+        let sizes = choice_sizes(ask, &shaped);
         let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
         // missing.
@@ -124,8 +120,9 @@ impl DecodedAnswer {
         let bounds = sent.usage_bounds(&usage_bounds, answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
-        if !streamed && answer.fills_cap(target.max_tokens.or(ask.max_tokens)) && lacks_finish_reason(&body) {
-            answer.choices.iter_mut().for_each(|choice| choice.finish_reason = Some(FinishReason::Length));
+        if TokenCap::new(ask, target).is_filled(answer.usage.as_ref(), answer.choices.len()) {
+            let unfinished = if streamed { Vec::new() } else { choices_without_finish_reason(&body) };
+            answer.finish_at_cap(&unfinished);
         }
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
@@ -204,11 +201,18 @@ impl DecodedAnswer {
         echo.echoed_bytes()
     }
 
-    /// Returns true if the only choice has the finish reason `Stop` and at least `cap` tokens, so that it was cut.
-    fn fills_cap(&self, cap: Option<u64>) -> bool {
-        let output = self.usage.map_or(0, |usage| usage.output);
-        let [choice] = self.choices.as_slice() else { return false };
-        choice.finish_reason == Some(FinishReason::Stop) && cap.is_some_and(|cap| output >= cap)
+    /// Sets the finish reason of choices that have as many tokens as they may have: those without one, and those with
+    /// these indices, for which the decoder has assumed one.
+    fn finish_at_cap(&mut self, assumed: &[u64]) {
+        for (number, choice) in (0..).zip(&mut self.choices) {
+            let is_open = match choice.finish_reason {
+                None => choice.output_bytes() > 0,
+                Some(reason) => reason == FinishReason::Stop && assumed.contains(&number),
+            };
+            if is_open {
+                choice.finish_reason = Some(FinishReason::Length);
+            }
+        }
     }
 
     /// Returns the number of complete choices, if there is at least one and all other choices have not started.
@@ -219,11 +223,27 @@ impl DecodedAnswer {
     }
 }
 
-/// Returns true for a chat answer whose first choice states no finish reason.
-fn lacks_finish_reason(body: &[u8]) -> bool {
-    let choices = json_cursor::member_value(json::trim(body), "choices");
-    let choice = choices.and_then(|choices| json_cursor::elements(choices).next());
-    choice.is_some_and(|choice| {
-        json_cursor::member_value(choice, "finish_reason").is_none_or(json_cursor::is_null)
-    })
+/// Returns the size of each choice; nothing if the answer repeats the prompt, whose tokens are not generated.
+fn choice_sizes(ask: &InferenceRequest, events: &[AnswerEvent]) -> Vec<ChoiceSize> {
+    let mut sizes = vec![ChoiceSize::default(); if ask.echoes_prompt() { 0 } else { ask.n as usize }];
+    for event in events {
+        if let Some(size) = event.choice().and_then(|choice| sizes.get_mut(choice as usize)) {
+            size.add_event(event);
+        }
+    }
+    sizes
+}
+
+/// Returns the indices of the choices of a plain chat answer that state no finish reason.
+fn choices_without_finish_reason(body: &[u8]) -> Vec<u64> {
+    let choices = json_cursor::member_value(json::trim(body), "choices").unwrap_or_default();
+    let lacks_reason =
+        |choice: &[u8]| json_cursor::member_value(choice, "finish_reason").is_none_or(json_cursor::is_null);
+    (0..)
+        .zip(json_cursor::elements(choices))
+        .filter(|(_, choice)| lacks_reason(choice))
+        .map(|(position, choice)| {
+            json_cursor::member_value(choice, "index").and_then(json_cursor::parse_index).unwrap_or(position)
+        })
+        .collect()
 }

@@ -130,3 +130,59 @@ fn an_error_after_a_finish_reason_with_text_is_ignored_only_with_usage_behind_th
         }
     }
 }
+
+/// Request with a cap of two tokens for each of `n` choices.
+fn capped(client: Dialect, stream: bool, n: usize) -> penstock_core::InferenceRequest {
+    let mut body = serde_json::json!({"model": "m", "stream": stream, "n": n, "max_tokens": 2,
+        "messages": [{"role": "user", "content": "Hi"}], "input": "Hi"});
+    let foreign: &[&str] = match client {
+        Dialect::Responses => &["messages", "n"],
+        Dialect::Messages => &["input", "n"],
+        _ => &["input"],
+    };
+    foreign.iter().for_each(|name| drop(body.as_object_mut().unwrap().remove(*name)));
+    test_support::sample_request(client, body.to_string().as_bytes())
+}
+
+#[test]
+fn choices_without_a_finish_reason_end_with_length_at_their_cap() {
+    let abilities = OfferCapabilities::default();
+    let target = sample_target(Dialect::Chat, &abilities);
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let pair = find_translator(client, Dialect::Chat).unwrap();
+        let counts: &[usize] = if client == Dialect::Chat { &[1, 3] } else { &[1] };
+        for (n, is_full) in counts.iter().flat_map(|n| [(*n, true), (*n, false)]) {
+            let tokens = if is_full { n * 2 } else { n * 2 - 1 };
+            let usage = format!(r#""usage":{{"prompt_tokens":3,"completion_tokens":{tokens}}}"#);
+            let choices = |member: &str| -> Vec<String> {
+                let text = r#"{"role":"assistant","content":"One two"}"#;
+                (0..n).map(|index| format!(r#"{{"index":{index},"{member}":{text}}}"#)).collect()
+            };
+            let body = format!(r#"{{"choices":[{}],{usage}}}"#, choices("message").join(","));
+            let answer =
+                pair.translate_buffered(&capped(client, false, n), &target, Bytes::from(body)).unwrap();
+            let text = String::from_utf8(answer.body.concat()).unwrap();
+            let (cut, whole) = match client {
+                Dialect::Chat => (r#""finish_reason":"length""#, r#""finish_reason":"stop""#),
+                Dialect::Messages => (r#""stop_reason":"max_tokens""#, r#""stop_reason":"end_turn""#),
+                _ => (r#""status":"incomplete""#, r#""status":"completed""#),
+            };
+            assert!(text.contains(if is_full { cut } else { whole }), "{n} {is_full}: {text}");
+            if client == Dialect::Chat {
+                assert_eq!(text.matches(cut).count(), if is_full { n } else { 0 }, "{text}");
+            }
+            let texts: String = choices("delta").iter().map(|choice| chunk(choice, "")).collect();
+            for end in ["data: [DONE]\n\n", ""] {
+                let stream = texts.clone() + &chunk("", &usage) + end;
+                let ask = capped(client, true, n);
+                let run =
+                    test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+                let fault = run.fault.map(|kind| kind.name());
+                assert_eq!(fault, (!is_full).then_some("truncated"), "{client:?} {n} {end:?}");
+                let text = String::from_utf8(run.out).unwrap();
+                let cut = if client == Dialect::Responses { "event: response.incomplete" } else { cut };
+                assert_eq!(text.contains(cut), is_full, "{client:?} {n} {end:?}: {text}");
+            }
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod generated_output;
 pub mod item_references;
 pub mod parameters;
 pub mod repeated_items;
+mod repeated_text;
 pub mod stored_response;
 pub mod write;
 
@@ -61,6 +62,7 @@ mod stream_translator;
 mod structured_output;
 #[cfg(test)]
 mod test_support;
+mod token_cap;
 mod translator_def;
 
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};

@@ -4,18 +4,22 @@
 //! The client receives nothing before the first content, unless the caller starts the output. Delivered text is
 //! recorded, up to a limit, so that the answer of another provider can be compared with it.
 
+mod ends;
 mod translation;
 
-use crate::choices::{self, ChoiceSize};
+use crate::choices::ChoiceSize;
 use crate::decode::{self, DialectDecoder};
 use crate::delivered::{DeliveredText, PrefixMatcher};
 use crate::echo::{EchoMeter, TokenIdBytes};
 use crate::event::AnswerEvent;
 use crate::generated_output::GeneratedOutput;
 use crate::output_limit::OutputLimit;
+use crate::repeated_text::RepetitionFilter;
 use crate::response_constraints::ResponseConstraints;
+use crate::token_cap::TokenCap;
 use crate::write::DialectWriter;
 use bytes::Bytes;
+use ends::FinishConfidence;
 use penstock_core::{
     AttemptTarget, DeliveredUsage, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer,
     ReportedUsage, StreamProgress, StreamTranslation, TokenUsage, UpstreamError, UpstreamErrorKind,
@@ -43,6 +47,8 @@ pub struct StreamTranslator {
     delivered: DeliveredText,
     /// Matcher that is set while a second provider repeats the delivered text.
     prefix_matcher: Option<PrefixMatcher>,
+    /// Filter that is set while a second provider that continues the answer may repeat the delivered text.
+    repetition_filter: Option<RepetitionFilter>,
     /// True if a second provider continues the answer, so that the usage which it reports covers only its own part.
     is_continuation: bool,
     progress: StreamProgress,
@@ -79,6 +85,7 @@ pub struct StreamTranslator {
     /// Output of the current provider, including text that the constraints removed.
     attempt_output: GeneratedOutput,
     output_limit: OutputLimit,
+    token_cap: TokenCap,
     /// Output that is held back until the first content token.
     held_output: Vec<u8>,
     events: Vec<AnswerEvent>,
@@ -99,6 +106,7 @@ impl StreamTranslator {
             delivered: DeliveredText::new(n, writer.shows_reasoning()),
             writer,
             prefix_matcher: None,
+            repetition_filter: None,
             is_continuation: false,
             progress: StreamProgress::Pending,
             finished: vec![false; n],
@@ -123,6 +131,7 @@ impl StreamTranslator {
             attempt_bytes: 0,
             attempt_output: GeneratedOutput::new(ask),
             output_limit: OutputLimit::new(ask, &usage_bounds),
+            token_cap: TokenCap::new(ask, target),
             held_output: Vec::new(),
             events: Vec::new(),
             constrained_events: Vec::new(),
@@ -163,16 +172,7 @@ impl StreamTranslator {
                 result = self.ignore_late_error(Err(UpstreamError::new(UpstreamErrorKind::Malformed)));
                 break;
             }
-            self.attempt_output.add_event(&event);
-            let event = if self.writer.has_messages() { Some(event) } else { event.flatten_message_start() };
-            let limit = &mut self.output_limit;
-            if let Some(event) = event.and_then(|event| limit.apply(event, &self.attempt_output)) {
-                self.constraints.apply(event, &mut shaped);
-            }
-            let is_cut = self.output_limit.is_exceeded();
-            if is_cut {
-                self.end_cut_answer(&mut shaped);
-            }
+            let is_cut = self.apply_limits(event, &mut shaped);
             result = shaped.drain(..).try_for_each(|event| self.process_event(event));
             if is_cut {
                 self.awaits_usage = false;
@@ -186,13 +186,22 @@ impl StreamTranslator {
         result
     }
 
-    /// Appends the finish reasons of an answer that exceeds its limit. The rest of the stream is not read.
-    fn end_cut_answer(&mut self, events: &mut Vec<AnswerEvent>) {
-        for (choice, _) in (0..).zip(&self.finished).filter(|(_, finished)| !**finished) {
-            let event = AnswerEvent::Finish { choice, reason: FinishReason::Length, stop_sequence: None };
-            self.constraints.apply(event, events);
+    /// Applies the limit and the constraints of the request to an event. Returns true if the answer is cut.
+    fn apply_limits(&mut self, event: AnswerEvent, shaped: &mut Vec<AnswerEvent>) -> bool {
+        if matches!(event, AnswerEvent::End) && self.is_at_cap() {
+            self.finish_open_choices(shaped);
         }
-        events.push(AnswerEvent::End);
+        self.attempt_output.add_event(&event);
+        let event = if self.writer.has_messages() { Some(event) } else { event.flatten_message_start() };
+        let limit = &mut self.output_limit;
+        if let Some(event) = event.and_then(|event| limit.apply(event, &self.attempt_output)) {
+            self.constraints.apply(event, shaped);
+        }
+        let is_cut = self.output_limit.is_exceeded();
+        if is_cut {
+            self.end_cut_answer(shaped);
+        }
+        is_cut
     }
 
     fn process_event(&mut self, event: AnswerEvent) -> Result<(), UpstreamError> {
@@ -202,14 +211,23 @@ impl StreamTranslator {
         }
         self.attempt_bytes += event.generated_bytes();
         self.attempt_echo.add_event(&event);
-        let event = match &mut self.prefix_matcher {
-            None => event,
-            Some(comparison) => match comparison.match_event(event) {
-                Ok(Some(event)) => event,
-                Ok(None) => return Ok(()),
-                Err(_) => return Err(UpstreamError::new(UpstreamErrorKind::Diverged)),
-            },
-        };
+        if let Some(comparison) = &mut self.prefix_matcher {
+            return match comparison.match_event(event) {
+                Ok(Some(event)) => self.deliver_event(event),
+                Ok(None) => Ok(()),
+                Err(_) => Err(UpstreamError::new(UpstreamErrorKind::Diverged)),
+            };
+        }
+        let Some(filter) = &mut self.repetition_filter else { return self.deliver_event(event) };
+        let (events, has_ended) = filter.filter(event);
+        if has_ended {
+            self.repetition_filter = None;
+        }
+        events.into_iter().try_for_each(|event| self.deliver_event(event))
+    }
+
+    /// Records and writes an event that is new to the client.
+    fn deliver_event(&mut self, event: AnswerEvent) -> Result<(), UpstreamError> {
         match &event {
             AnswerEvent::Text { .. }
             | AnswerEvent::Reasoning { .. }
@@ -272,23 +290,7 @@ impl StreamTranslator {
         }
     }
 
-    /// Returns the error of a truncated stream. If the provider completed some choices and started no others, the error
-    /// states their number, so that the others can be requested separately.
-    fn truncation_error(&self) -> UpstreamError {
-        let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));
-        let answered =
-            if self.prefix_matcher.is_none() { choices::complete_choice_count(choices) } else { None };
-        UpstreamError { completed_choices: answered, ..UpstreamError::new(UpstreamErrorKind::Truncated) }
-    }
-
-    /// Handles the provider's end event (`[DONE]`, `message_stop`). Some engines report the usage after it.
-    fn record_end(&mut self) -> Result<(), UpstreamError> {
-        self.end_stream()?;
-        self.awaits_usage = self.may_report_usage_late && self.reported_usage.is_none();
-        Ok(())
-    }
-
-    /// Records usage or energy from an event after the end event. Usage is the last event that is recorded.
+    /// Records usage or energy from an event that follows the end event. After the usage, nothing more is read.
     fn record_late_event(&mut self, event: &AnswerEvent) {
         match event {
             AnswerEvent::Usage(stated) => {
@@ -298,46 +300,6 @@ impl StreamTranslator {
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             _ => {}
         }
-    }
-
-    /// Handles the end of the provider's stream.
-    fn end_stream(&mut self) -> Result<(), UpstreamError> {
-        if !self.has_all_finish_reasons() {
-            return Err(self.truncation_error());
-        }
-        self.progress = StreamProgress::Ended;
-        Ok(())
-    }
-
-    fn record_finish(&mut self, choice: u32, reason: FinishReason) {
-        if let Some(finished) = self.finished.get_mut(choice as usize) {
-            *finished = true;
-        }
-        if choice == 0 || self.finish_reason.is_none() {
-            self.finish_reason = Some(reason);
-        }
-        self.finish_after_output = true;
-        self.update_finished();
-    }
-
-    fn has_all_finish_reasons(&self) -> bool {
-        self.finished.iter().all(|finished| *finished)
-    }
-
-    /// Updates the progress when all choices have a finish reason. A finish reason without output and without usage is
-    /// not enough, because some engines send it with the role, before the output.
-    fn update_finished(&mut self) {
-        let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
-        let is_trusted = self.finish_confidence == FinishConfidence::Trusted
-            || (self.finish_after_output && self.has_usage_of_end());
-        if is_answered && is_trusted && self.has_all_finish_reasons() {
-            self.progress = self.progress.max(StreamProgress::Finished);
-        }
-    }
-
-    /// Returns true if usage came after the last output, and not in a chunk with output.
-    fn has_usage_of_end(&self) -> bool {
-        self.usage_after_output && !self.decoder.has_usage_with_output()
     }
 
     /// Ignores an error after all choices have finished. An error that the provider states is not ignored if the finish
@@ -386,14 +348,4 @@ impl StreamTranslator {
             out.push(Bytes::from(std::mem::replace(&mut self.held_output, Vec::with_capacity(capacity))));
         }
     }
-}
-
-/// Confidence that the answer is complete when all choices have a finish reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FinishConfidence {
-    /// Finish reasons are reliable: when all choices have one, only usage follows.
-    Trusted,
-    /// Content followed a finish reason, so only usage after another one, the end event, or the end of the connection
-    /// ends the answer.
-    Premature,
 }

@@ -1,6 +1,8 @@
 //! Implementation of [`StreamTranslation`]: usage, rescue, and the end of the answer.
 
 use super::{FinishConfidence, StreamTranslator};
+use crate::event::AnswerEvent;
+use crate::repeated_text::RepetitionFilter;
 use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
@@ -29,6 +31,11 @@ impl StreamTranslation for StreamTranslator {
             return Ok(());
         }
         self.ignore_late_error(decoded)?;
+        if self.is_at_cap() {
+            self.events.push(AnswerEvent::End);
+            self.process_events(out)?;
+            self.awaits_usage = false;
+        }
         self.end_stream()
     }
 
@@ -114,7 +121,8 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.held_output.len() + self.decoder.buffered_bytes() + self.writer.buffered_bytes()
+        let repeated = self.repetition_filter.as_ref().map_or(0, RepetitionFilter::held_bytes);
+        self.held_output.len() + repeated + self.decoder.buffered_bytes() + self.writer.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {
@@ -137,9 +145,13 @@ impl StreamTranslation for StreamTranslator {
         if self.progress >= StreamProgress::Finished {
             return false;
         }
+        self.repetition_filter = None;
         let comparison = match how {
-            RescueMode::Continue if self.delivered.text().is_none() => return false,
-            RescueMode::Continue => None,
+            RescueMode::Continue => {
+                let Some(text) = self.delivered.text() else { return false };
+                self.repetition_filter = RepetitionFilter::new(text);
+                None
+            }
             // An answer with log probabilities is not started over, because they cannot be compared with the delivered
             // ones.
             RescueMode::StartOver if self.constraints.allows_logprobs() => return false,
@@ -152,6 +164,7 @@ impl StreamTranslation for StreamTranslator {
         self.is_continuation = how == RescueMode::Continue;
         self.decoder = decode::new_decoder(target.dialect, target.id);
         self.constraints.restart(target);
+        self.token_cap = self.token_cap.with_target(target);
         self.finished.fill(false);
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
         self.may_report_usage_late = target.dialect.spec().reports_usage_late;

@@ -198,6 +198,24 @@ fn a_continuation_is_forwarded_from_its_first_token_without_total_usage() {
 }
 
 #[test]
+fn a_continuation_that_starts_over_is_delivered_without_the_repeated_text() {
+    for (first, second, expected) in [
+        ("Hello, wor", "Hello, world.", "Hello, world."),
+        ("Hello, wor", "Hello, wor", "Hello, wor"),
+        ("Hello, wor", "Hello, Wor", "Hello, worHello, Wor"),
+        ("Hello, wor", "ld.", "Hello, world."),
+    ] {
+        for at in 0..=second.len() {
+            let (one, other) = second.split_at(at);
+            let second = text_chunk(one) + &text_chunk(other) + &finish_chunk("stop");
+            let (run, all) = run_rescue(ASK, &text_chunk(first), RescueMode::Continue, &second);
+            assert_eq!((run.fault, delivered_text(&all).as_str()), (None, expected), "{at}");
+            assert_eq!(run.output_bytes, expected.len());
+        }
+    }
+}
+
+#[test]
 fn delivered_text_is_returned_only_if_it_can_be_continued() {
     let abilities = OfferCapabilities::default();
     let target = test_support::sample_target(Dialect::Chat, &abilities);

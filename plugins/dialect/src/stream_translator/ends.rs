@@ -1,0 +1,97 @@
+//! End of a streamed answer: finish reasons of its choices, the end event, and an answer that is cut.
+
+use super::StreamTranslator;
+use crate::choices;
+use crate::event::AnswerEvent;
+use penstock_core::{FinishReason, StreamProgress, StreamTranslation, UpstreamError, UpstreamErrorKind};
+
+/// Confidence that the answer is complete when all choices have a finish reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FinishConfidence {
+    /// Finish reasons are reliable: when all choices have one, only usage follows.
+    Trusted,
+    /// Content followed a finish reason, so only usage after another one, the end event, or the end of the connection
+    /// ends the answer.
+    Premature,
+}
+
+impl StreamTranslator {
+    /// Appends the finish reasons of an answer that exceeds its limit. The rest of the stream is not read.
+    pub(super) fn end_cut_answer(&mut self, events: &mut Vec<AnswerEvent>) {
+        self.finish_open_choices(events);
+        events.push(AnswerEvent::End);
+    }
+
+    /// Appends the finish reason `length` of choices that have none.
+    pub(super) fn finish_open_choices(&mut self, events: &mut Vec<AnswerEvent>) {
+        for (choice, _) in (0..).zip(&self.finished).filter(|(_, finished)| !**finished) {
+            let event = AnswerEvent::Finish { choice, reason: FinishReason::Length, stop_sequence: None };
+            self.constraints.apply(event, events);
+        }
+    }
+
+    /// Returns true if all choices have output, and as many tokens as they may have by the reported usage, although one
+    /// has no finish reason. A provider that continues an answer has another cap.
+    pub(super) fn is_at_cap(&self) -> bool {
+        let has_output = self.output_bytes > 0 && self.choice_sizes.iter().all(|size| size.bytes > 0);
+        has_output
+            && !self.has_all_finish_reasons()
+            && !self.is_continuation
+            && self.token_cap.is_filled_as_reported(self.usage().as_ref(), self.finished.len())
+    }
+
+    /// Returns the error of a truncated stream; a provider that returns fewer choices than requested is not at fault.
+    pub(super) fn truncation_error(&self) -> UpstreamError {
+        let choices = self.finished.iter().copied().zip(self.choice_sizes.iter().map(|size| size.bytes));
+        let answered =
+            if self.prefix_matcher.is_none() { choices::complete_choice_count(choices) } else { None };
+        UpstreamError { completed_choices: answered, ..UpstreamError::new(UpstreamErrorKind::Truncated) }
+    }
+
+    /// Handles the provider's end event (`[DONE]`, `message_stop`). Some engines report the usage after it.
+    pub(super) fn record_end(&mut self) -> Result<(), UpstreamError> {
+        self.end_stream()?;
+        self.awaits_usage = self.may_report_usage_late && self.reported_usage.is_none();
+        Ok(())
+    }
+
+    /// Handles the end of the provider's stream.
+    pub(super) fn end_stream(&mut self) -> Result<(), UpstreamError> {
+        if !self.has_all_finish_reasons() {
+            return Err(self.truncation_error());
+        }
+        self.progress = StreamProgress::Ended;
+        Ok(())
+    }
+
+    pub(super) fn record_finish(&mut self, choice: u32, reason: FinishReason) {
+        if let Some(finished) = self.finished.get_mut(choice as usize) {
+            *finished = true;
+        }
+        if choice == 0 || self.finish_reason.is_none() {
+            self.finish_reason = Some(reason);
+        }
+        self.finish_after_output = true;
+        self.update_finished();
+    }
+
+    pub(super) fn has_all_finish_reasons(&self) -> bool {
+        self.finished.iter().all(|finished| *finished)
+    }
+
+    /// Updates the progress when all choices have a finish reason. A finish reason without output and without usage is
+    /// not enough, because some engines send it with the role, before the output.
+    pub(super) fn update_finished(&mut self) {
+        let is_answered = self.progress > StreamProgress::Pending || self.usage_after_output;
+        let is_trusted = self.finish_confidence == FinishConfidence::Trusted
+            || (self.finish_after_output && self.has_usage_of_end());
+        if is_answered && is_trusted && self.has_all_finish_reasons() {
+            self.progress = self.progress.max(StreamProgress::Finished);
+        }
+    }
+
+    /// Returns true if usage came after the last output, and not in the same chunk.
+    pub(super) fn has_usage_of_end(&self) -> bool {
+        self.usage_after_output && !self.decoder.has_usage_with_output()
+    }
+}
