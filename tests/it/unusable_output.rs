@@ -32,6 +32,15 @@ fn nameless_call_after_text() -> Script {
     vec![sse(), role(), text("Well, let me see."), event(&delta), ScriptStep::End]
 }
 
+/// A stream with text and a tool call whose arguments are two objects.
+fn two_objects_after_text() -> Script {
+    let fragment = |call: Value| event(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}));
+    let more = |text: &str| fragment(json!({"index": 0, "function": {"arguments": text}}));
+    let start =
+        json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
+    vec![sse(), role(), text("Well."), fragment(start), more("{\"a\":1}"), more("{\"b\":2}"), ScriptStep::End]
+}
+
 fn body(path: &str, stream: bool) -> Value {
     match path {
         RESPONSES => json!({"model": "m", "input": "Hi", "stream": stream}),
@@ -126,6 +135,22 @@ async fn a_stream_ends_with_its_cost_and_with_the_event_of_its_dialect() {
         assert_eq!(total["output_tokens"], 5 * (number + 1), "a token for each four bytes that arrived");
     }
     assert_eq!(provider.calls(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_of_two_objects_are_charged_and_asked_of_one_provider() {
+    let (provider, other) = (Provider::start().await, Provider::start().await);
+    provider.always(two_objects_after_text());
+    other.always(two_objects_after_text());
+    let running = Bench::new().provider("a", &provider).provider("b", &other).start().await;
+    for (number, path) in [CHAT, MESSAGES, RESPONSES].into_iter().enumerate() {
+        let answer = running.client.post(path, &body(path, true)).await;
+        let text = answer.text();
+        assert!(answer.status == 200 && text.contains("Well."), "{text}");
+        assert_eq!(provider.calls() + other.calls(), number + 1, "{text}");
+        let total = total_usage(&running, number as u64 + 1).await;
+        assert_eq!(total["requests_not_charged"], 0, "{path}: {total}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

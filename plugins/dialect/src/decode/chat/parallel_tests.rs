@@ -354,7 +354,7 @@ fn calls_without_arguments_and_placeholders_are_as_in_a_plain_answer() {
 }
 
 #[test]
-fn a_second_object_after_whole_arguments_is_malformed() {
+fn a_second_object_after_whole_arguments_is_output_of_the_model() {
     for first in [vec![r#"{"x":1}"#], vec!["{", "}"], vec![r#"{"x""#, ":1}"]] {
         let mut stream = String::new();
         let head = json!({"index": 0, "id": "call_a", "function": {"name": "f", "arguments": ""}});
@@ -369,7 +369,7 @@ fn a_second_object_after_whole_arguments_is_malformed() {
         let target = test_support::sample_target(Dialect::Chat, &abilities);
         let pair = crate::find_translator(Dialect::Chat, Dialect::Chat).unwrap();
         let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
-        assert_eq!(run.fault, Some(penstock_core::UpstreamErrorKind::Malformed), "{stream}");
+        assert_eq!(run.fault, Some(penstock_core::UpstreamErrorKind::ModelOutput), "{stream}");
     }
 }
 

@@ -171,7 +171,7 @@ fn a_snapshot_behind_continuations_is_an_error_and_nested_arguments_are_none() {
     for client in CLIENTS {
         // The second one may be a nested object; the third shows that it was not.
         let (_, fault, _) = translate(client, &stream(&["{\"a\":", "{\"a\":1", "{\"a\":1}"]));
-        assert_eq!(fault, Some(UpstreamErrorKind::Malformed), "{client:?}");
+        assert_eq!(fault, Some(UpstreamErrorKind::ModelOutput), "{client:?}");
         let (out, fault, _) = translate(client, &stream(&["{\"a\":", "{\"a\":", "{\"a\":1", "}}}"]));
         assert_eq!(fault, None, "{client:?}");
         assert_eq!(arguments_of_calls(client, &out), ["{\"a\":{\"a\":{\"a\":1}}}"], "{client:?}");

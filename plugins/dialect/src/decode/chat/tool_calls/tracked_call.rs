@@ -62,11 +62,11 @@ impl TrackedCall {
         context.events.push(AnswerEvent::ToolCallStart { choice: context.choice, tool: number, id, name });
     }
 
-    /// Prepares the call for a fragment of arguments and returns the part of it that is new. After complete arguments,
-    /// a fragment that begins an object can only repeat them, or replace them if they mean "none".
+    /// Prepares for more arguments and returns those that are new. If complete arguments have arrived, an object can
+    /// only repeat them, or replace them if they mean "none".
     ///
     /// # Errors
-    /// Returns `Malformed` if the fragment contradicts the arguments so far.
+    /// Returns `ModelOutput` for any other object, because a model may write two objects.
     pub(super) fn prepare_for_arguments(&mut self, fresh: EscapedText) -> Result<EscapedText, UpstreamError> {
         self.repeated_names = 0;
         if !begins_object(&fresh) {
@@ -79,7 +79,7 @@ impl TrackedCall {
             return Ok(fresh);
         }
         if self.placeholder.take().is_none() {
-            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+            return Err(UpstreamError::invalid_model_output());
         }
         self.arguments.clear();
         self.arguments_json = PartialJson::new();
@@ -92,8 +92,8 @@ impl TrackedCall {
     /// continuation.
     ///
     /// # Errors
-    /// Returns `Malformed` for a snapshot after earlier ones that were mistaken for continuations, and after snapshots
-    /// for a fragment that does not begin with the arguments so far.
+    /// Returns `ModelOutput` for a snapshot behind others that passed as continuations: the model may have written such
+    /// arguments itself.
     fn rest_of_snapshot(&mut self, fresh: &EscapedText) -> Result<Option<EscapedText>, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let known = self.arguments.len();
@@ -109,11 +109,13 @@ impl TrackedCall {
         };
         let is_longer = fresh.escaped().len() > known;
         match () {
-            () if self.has_snapshots && !repeats => return Err(malformed()),
+            () if self.has_snapshots && !repeats => return Err(UpstreamError::invalid_model_output()),
             () if self.has_snapshots => {}
             () if state == JsonState::Complete && repeats && !is_longer => {}
             () if is_invalid_continuation && repeats && is_longer => self.has_snapshots = true,
-            () if is_invalid_continuation && self.begins_like_arguments(fresh) => return Err(malformed()),
+            () if is_invalid_continuation && self.begins_like_arguments(fresh) => {
+                return Err(UpstreamError::invalid_model_output());
+            }
             () => return Ok(None),
         }
         EscapedText::from_json(fresh.to_bytes().slice(known..)).map(Some).ok_or_else(malformed)
