@@ -2,7 +2,7 @@
 
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
-use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS};
+use penstock_core::task_parameters::{EMBEDDING_PARAMETERS, RERANK_PARAMETERS, TaskParameter};
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
 use penstock_media::speech::SPEECH_PARAMETERS;
 use penstock_request_validation::members::{
@@ -114,6 +114,8 @@ fn refused_values(values: RefusedValues) -> &'static str {
         RefusedValues::FormatNotText => "refused unless its `type` is `text`",
         RefusedValues::NestedFormat => "refused with a `format` other than text",
         RefusedValues::NotFloat => "refused unless it is `float`",
+        RefusedValues::NotFloat32 => "refused unless it is `float32`",
+        RefusedValues::BigEndian => "refused unless it is `native` or `little`",
         RefusedValues::NotTrue => "refused unless it is `true`",
         RefusedValues::NonTextModalities => "refused with a modality other than `text`",
         RefusedValues::RunnerOptions => "refused with `num_predict`, `stop` or `format`",
@@ -196,7 +198,10 @@ fn page() -> String {
     writeln!(page, "{}.", names.join(", ")).unwrap();
     page.push_str(TASK_PARAMETERS_TEXT);
     for (names, title) in [(EMBEDDING_PARAMETERS, "Embeddings"), (RERANK_PARAMETERS, "Rerank")] {
-        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let tuning =
+            |parameter: &TaskParameter| if parameter.is_tuning { " (left out if unlisted)" } else { "" };
+        let names: Vec<String> =
+            names.iter().map(|parameter| format!("`{}`{}", parameter.name, tuning(parameter))).collect();
         write!(page, "\n{title}: {}.\n", names.join(", ")).unwrap();
     }
     write_engine_parameters(&mut page);

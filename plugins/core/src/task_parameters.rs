@@ -1,54 +1,128 @@
-//! Parameters of embedding and rerank requests that change the result. They are sent to an offer that lists them in
-//! `supported_parameters`; if no offer does, the request is refused with an error that names the parameter.
+//! Parameters of embedding and rerank requests that change the result: sent to an offer that lists them in
+//! `supported_parameters`, else the request is refused by name, or answered without a parameter that only tunes.
 
 use crate::inference_request::InferenceRequest;
 use crate::inference_task::InferenceTask;
 use crate::traits::AttemptTarget;
 use bytes::Bytes;
 
-/// Parameters of embedding requests that change the vectors, such as a prefix for queries or for documents; sorted by
-/// name.
-pub const EMBEDDING_PARAMETERS: &[&str] = &[
-    "input_type",
-    "instruction",
-    "prompt",
-    "prompt_name",
-    "task",
-    "task_type",
-    "truncate",
-    "truncate_prompt_tokens",
+/// Parameter of embedding or rerank requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskParameter {
+    /// Name in the body.
+    pub name: &'static str,
+    /// JSON values that change nothing, beside `null`.
+    pub neutral: &'static [&'static str],
+    /// True if an answer without the parameter is as valid, so that an offer which does not list it may give one.
+    pub is_tuning: bool,
+}
+
+/// Values that request nothing.
+const EMPTY: &[&str] = &["false", "-1", "\"\"", "[]", "{}"];
+
+const fn changes(name: &'static str) -> TaskParameter {
+    TaskParameter { name, neutral: EMPTY, is_tuning: false }
+}
+
+/// Parameter that has a default other than an empty value.
+const fn changes_unless(name: &'static str, neutral: &'static [&'static str]) -> TaskParameter {
+    TaskParameter { name, neutral, is_tuning: false }
+}
+
+const fn tunes(name: &'static str) -> TaskParameter {
+    TaskParameter { name, neutral: EMPTY, is_tuning: true }
+}
+
+/// Cap on the tokens of each document that a reranking model reads.
+pub const MAX_TOKENS_PER_DOC: &str = "max_tokens_per_doc";
+
+/// Parameters of embeddings, sorted by name. The numbers of the vectors depend on them.
+pub const EMBEDDING_PARAMETERS: &[TaskParameter] = &[
+    changes_unless("add_special_tokens", &["true"]),
+    changes("chat_template"),
+    changes("chat_template_kwargs"),
+    changes("input_type"),
+    changes("instruct"),
+    changes("instruction"),
+    changes("mm_processor_kwargs"),
+    changes_unless("modality", &["\"text\"", "\"\"", "[\"text\"]"]),
+    changes_unless("output_type", &["\"dense\"", "\"\""]),
+    changes("prompt"),
+    changes("prompt_name"),
+    changes("task"),
+    changes("task_type"),
+    changes("text_type"),
+    changes("title"),
+    changes("truncate"),
+    changes("truncate_dim"),
+    changes("truncate_prompt_tokens"),
+    changes("truncation"),
+    changes_unless("truncation_direction", &["\"right\"", "\"Right\"", "\"\""]),
+    changes_unless("truncation_side", &["\"right\"", "\"\""]),
 ];
 
 /// Parameters of rerank requests, sorted by name.
-pub const RERANK_PARAMETERS: &[&str] =
-    &["instruction", "max_chunks_per_doc", "truncate", "truncate_prompt_tokens"];
+pub const RERANK_PARAMETERS: &[TaskParameter] = &[
+    changes_unless("add_special_tokens", &["true"]),
+    changes("chat_template"),
+    changes("chat_template_kwargs"),
+    changes("instruction"),
+    changes("max_chunks_per_doc"),
+    // Clients send it with every request, and offers cut documents by limits of their own.
+    tunes(MAX_TOKENS_PER_DOC),
+    changes("max_tokens_per_query"),
+    changes("mm_processor_kwargs"),
+    changes("prompt"),
+    changes("task"),
+    changes("truncate"),
+    changes("truncate_prompt_tokens"),
+    changes("truncation"),
+    changes_unless("truncation_direction", &["\"right\"", "\"Right\"", "\"\""]),
+    changes_unless("truncation_side", &["\"right\"", "\"\""]),
+];
 
 impl InferenceRequest {
-    /// Returns the parameters of the request that change its result, with their values. `null`, `false`, -1 and empty
-    /// values change nothing.
-    pub fn task_parameters(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
-        let names = match self.task {
+    /// Returns the parameters of the request that change its result, with their values.
+    pub fn task_parameters(&self) -> impl Iterator<Item = (&'static TaskParameter, &[u8])> {
+        let parameters = match self.task {
             InferenceTask::Embed(_) => EMBEDDING_PARAMETERS,
             InferenceTask::Rerank(_) => RERANK_PARAMETERS,
             _ => &[],
         };
-        let has_effect = |value: &&[u8]| !matches!(*value, b"false" | b"-1" | b"\"\"" | b"[]" | b"{}");
-        names.iter().filter_map(move |name| Some((*name, self.member_value(name).filter(has_effect)?)))
+        parameters.iter().filter_map(move |parameter| {
+            let value = self.member_value(parameter.name)?;
+            let is_neutral = parameter.neutral.iter().any(|neutral| neutral.as_bytes() == value);
+            (!is_neutral).then_some((parameter, value))
+        })
     }
 
-    /// Returns the first parameter that changes the result and that this offer does not list.
+    /// Returns the first parameter without which the result would be another, and that this offer does not list.
     #[must_use]
     pub fn unlisted_task_parameter(&self, accepts: impl Fn(&str) -> bool) -> Option<&'static str> {
-        self.task_parameters().map(|(name, _)| name).find(|name| !accepts(name))
+        let constraints = self.task_parameters().filter(|(parameter, _)| !parameter.is_tuning);
+        constraints.map(|(parameter, _)| parameter.name).find(|name| !accepts(name))
     }
 
-    /// Appends the parameters that the offer lists to a request body, each after a comma.
-    pub fn write_task_parameters(&self, target: &AttemptTarget<'_>, body: &mut Vec<Bytes>) {
-        for (name, value) in self.task_parameters() {
-            if target.capabilities.accepts_parameter(name) {
+    /// Appends the parameters that the offer lists, or that its request format has (`own`), to a request body, each after
+    /// a comma.
+    pub fn write_task_parameters(&self, target: &AttemptTarget<'_>, own: &[&str], body: &mut Vec<Bytes>) {
+        for (TaskParameter { name, .. }, value) in self.task_parameters() {
+            if target.capabilities.accepts_parameter(name) || own.contains(name) {
                 body.push(Bytes::from(format!(",\"{name}\":")));
                 body.push(Bytes::copy_from_slice(value));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_sorted_by_name() {
+        for list in [EMBEDDING_PARAMETERS, RERANK_PARAMETERS] {
+            assert!(list.is_sorted_by(|one, other| one.name < other.name));
         }
     }
 }

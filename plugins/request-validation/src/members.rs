@@ -66,6 +66,10 @@ pub enum RefusedValues {
     NonTextModalities,
     /// Number format of vectors other than `float`.
     NotFloat,
+    /// Number format of vectors other than 32-bit floating point.
+    NotFloat32,
+    /// Byte order other than the one of the machine, or little-endian.
+    BigEndian,
     /// Value other than `null` and `true`.
     NotTrue,
     /// Object `options` of a model runner such as Ollama, with `stop`, `format` or a `num_predict` of at least 0.

@@ -2,7 +2,7 @@
 //! answer are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::RefusedValues::{NonTextModalities, NotFloat, NotTrue, RunnerOptions};
+use super::RefusedValues::{BigEndian, NonTextModalities, NotFloat, NotFloat32, NotTrue, RunnerOptions};
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
@@ -90,6 +90,8 @@ fn requesting_value(asks: RefusedValues) -> &'static str {
         Prewarm => r#"{"prewarm":true}"#,
         BackgroundWindow => r#"{"completion_window":"24h"}"#,
         NotFloat => r#"["float","int8"]"#,
+        NotFloat32 => r#""float16""#,
+        BigEndian => r#""big""#,
         NotTrue => "false",
         Present | NonEmpty | OutsideEu | SeveralChoices => r#"{"a":1}"#,
     }

@@ -180,20 +180,47 @@ fn members_that_change_the_result_are_refused_or_kept_for_the_offer() {
         (r#""output_dtype":"binary""#, "output_dtype"),
         (r#""output_dimension":8"#, "output_dimension"),
         (r#""late_chunking":true"#, "late_chunking"),
+        (r#""embed_dtype":"float16""#, "embed_dtype"),
+        (r#""endianness":"big""#, "endianness"),
+        (r#""use_activation":false"#, "use_activation"),
+        (r#""output_dimensionality":8"#, "output_dimensionality"),
     ] {
         let refusal = embedding(members).unwrap_err();
         assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(param)));
     }
-    for (members, param) in
-        [(r#""raw_scores":true"#, "raw_scores"), (r#""score_threshold":0.5"#, "score_threshold")]
-    {
+    for (members, param) in [
+        (r#""raw_scores":true"#, "raw_scores"),
+        (r#""score_threshold":0.5"#, "score_threshold"),
+        (r#""activation":false"#, "activation"),
+    ] {
         let refusal = rerank(members).unwrap_err();
         assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(param)));
     }
-    let idle = r#""normalize":true,"embedding_types":["float"],"output_dtype":"float","late_chunking":false"#;
+    let idle = r#""normalize":true,"embedding_types":["float"],"output_dtype":"float","late_chunking":false,
+        "embed_dtype":"float32","endianness":"native","modality":"text","add_special_tokens":true,
+        "output_type":"dense","truncation_side":"right","truncate_prompt_tokens":-1,"activation":null"#;
     assert_eq!(embedding(idle).unwrap().0.task_parameters().count(), 0);
     let (ask, _) = embedding(r#""input_type":"query","truncate":false,"prompt_name":"""#).unwrap();
-    assert_eq!(ask.task_parameters().collect::<Vec<_>>(), [("input_type", &br#""query""#[..])]);
+    let named: Vec<_> = ask.task_parameters().map(|(parameter, value)| (parameter.name, value)).collect();
+    assert_eq!(named, [("input_type", &br#""query""#[..])]);
+    for members in [
+        r#""modality":"image""#,
+        r#""text_type":"query""#,
+        r#""output_type":"sparse""#,
+        r#""truncate_dim":64"#,
+        r#""truncate_prompt_tokens":8"#,
+        r#""add_special_tokens":false"#,
+        r#""truncation_side":"left""#,
+        r#""chat_template":"x""#,
+    ] {
+        let (ask, _) = embedding(members).unwrap();
+        let name = members.split('"').nth(1);
+        assert_eq!(ask.unlisted_task_parameter(|_| false), name, "{members}");
+        assert_eq!(ask.unlisted_task_parameter(|_| true), None, "{members}");
+    }
+    // A cap for each document tunes the result.
+    assert_eq!(rerank(r#""max_tokens_per_doc":512"#).unwrap().0.unlisted_task_parameter(|_| false), None);
+    assert_eq!(rerank(r#""max_tokens_per_doc":0"#).unwrap_err().param.as_deref(), Some("max_tokens_per_doc"));
     assert_eq!(ask.unlisted_task_parameter(|name| name == "input_type"), None);
     assert_eq!(ask.unlisted_task_parameter(|_| false), Some("input_type"));
     let (ask, task) = rerank(r#""instruction":"x","limit":1,"return_text":true"#).unwrap();

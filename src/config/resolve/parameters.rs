@@ -83,8 +83,9 @@ pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> 
 }
 
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, EMBEDDING_PARAMETERS, RERANK_PARAMETERS, &["language"]];
-    MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(lists.into_iter().flatten()).copied()
+    let lists = [OTHER_PARAMETERS, SPEECH_PARAMETERS, &["language"]];
+    let names = MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(lists.into_iter().flatten()).copied();
+    names.chain(EMBEDDING_PARAMETERS.iter().chain(RERANK_PARAMETERS).map(|parameter| parameter.name))
 }
 
 impl SettingsResolver<'_> {

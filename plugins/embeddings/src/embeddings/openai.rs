@@ -47,7 +47,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
                 }
                 _ => write_json_array(inputs, &mut body),
             }
-            ask.write_task_parameters(target, &mut body);
+            ask.write_task_parameters(target, &[], &mut body);
             body.push(Bytes::from(rest(embed, target)));
             UpstreamRequest::json(body)
         };

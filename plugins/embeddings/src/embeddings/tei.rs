@@ -47,7 +47,7 @@ impl ProviderAdapter for TeiEmbeddings {
             if let Some(dimensions) = embed.dimensions {
                 body.push(Bytes::from(format!(r#","dimensions":{dimensions}"#)));
             }
-            ask.write_task_parameters(target, &mut body);
+            ask.write_task_parameters(target, &[], &mut body);
             body.push(Bytes::from_static(b"}"));
             UpstreamRequest::json(body)
         };

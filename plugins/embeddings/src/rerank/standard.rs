@@ -7,6 +7,7 @@
 use super::{document_batches, read, task};
 use crate::json_text::{json_string, write_json_array};
 use bytes::Bytes;
+use penstock_core::task_parameters::MAX_TOKENS_PER_DOC;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
@@ -18,20 +19,28 @@ pub struct StandardRerank {
     name: &'static str,
     /// Additional members after model, query and documents, with a comma before them.
     extra: &'static str,
+    /// Parameters that every provider of the API accepts.
+    parameters: &'static [&'static str],
+}
+
+/// Member by which a provider leaves documents out of its answer.
+const WITHOUT_DOCUMENTS: &str = r#","return_documents":false"#;
+
+const fn variant(name: &'static str, extra: &'static str) -> StandardRerank {
+    StandardRerank { name, extra, parameters: &[] }
 }
 
 /// Variant of vLLM, SGLang and llama.cpp: no additional members; the form of their answers varies.
-pub const VLLM: StandardRerank = StandardRerank { name: "vllm", extra: "" };
+pub const VLLM: StandardRerank = variant("vllm", "");
 /// Variant of Jina's API.
-pub const JINA: StandardRerank = StandardRerank { name: "jina", extra: r#","return_documents":false"# };
+pub const JINA: StandardRerank = variant("jina", WITHOUT_DOCUMENTS);
 /// Variant of version 1 of Cohere's API.
-pub const COHERE_V1: StandardRerank =
-    StandardRerank { name: "cohere_v1", extra: r#","return_documents":false"# };
+pub const COHERE_V1: StandardRerank = variant("cohere_v1", WITHOUT_DOCUMENTS);
 /// Cohere, version 2 of its API: it never returns documents and refuses the member.
-pub const COHERE_V2: StandardRerank = StandardRerank { name: "cohere_v2", extra: "" };
+pub const COHERE_V2: StandardRerank =
+    StandardRerank { parameters: &[MAX_TOKENS_PER_DOC], ..variant("cohere_v2", "") };
 /// Variant of Infinity's API.
-pub const INFINITY: StandardRerank =
-    StandardRerank { name: "infinity", extra: r#","return_documents":false"# };
+pub const INFINITY: StandardRerank = variant("infinity", WITHOUT_DOCUMENTS);
 
 impl ProviderAdapter for StandardRerank {
     fn kind(&self) -> ModelKind {
@@ -59,7 +68,7 @@ impl ProviderAdapter for StandardRerank {
             write_json_array(documents, &mut body);
             let extra = if target.allows_extra(ExtraMember::ReturnDocuments) { self.extra } else { "" };
             body.push(Bytes::from_static(extra.as_bytes()));
-            ask.write_task_parameters(target, &mut body);
+            ask.write_task_parameters(target, self.parameters, &mut body);
             body.push(Bytes::from_static(b"}"));
             UpstreamRequest::json(body)
         };

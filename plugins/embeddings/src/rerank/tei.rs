@@ -43,7 +43,7 @@ impl ProviderAdapter for TeiRerank {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
             body.push(Bytes::from_static(br#","texts":"#));
             write_json_array(documents, &mut body);
-            ask.write_task_parameters(target, &mut body);
+            ask.write_task_parameters(target, &[], &mut body);
             let scores = if target.allows_extra(ExtraMember::RawScores) {
                 format!(r#","raw_scores":{raw}}}"#)
             } else {

@@ -332,6 +332,21 @@ fn members_of_a_moderation_have_their_types() {
 }
 
 #[test]
+fn a_cap_for_each_document_is_sent_where_the_api_has_it_or_the_offer_lists_it() {
+    let ask =
+        ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"],"max_tokens_per_doc":512}"#);
+    for name in ["vllm", "jina", "cohere_v1", "cohere_v2", "infinity", "tei"] {
+        for listed in [&[][..], &["max_tokens_per_doc"]] {
+            let abilities = abilities(&json!({"supported_parameters": listed}));
+            let requests = shape(ModelKind::Rerank, name).build_requests(&ask, &target(&abilities)).unwrap();
+            let body = String::from_utf8(requests[0].body.concat()).unwrap();
+            let count = usize::from(name == "cohere_v2" || !listed.is_empty());
+            assert_eq!(body.matches(r#""max_tokens_per_doc":512"#).count(), count, "{name}: {body}");
+        }
+    }
+}
+
+#[test]
 fn parameters_that_change_the_result_are_sent_to_an_offer_that_lists_them() {
     let members = r#""input_type":"query","instruction":"x","truncate":false"#;
     let embedding = format!(r#"{{"model":"m","input":["a"],{members}}}"#);

@@ -2,12 +2,15 @@
 
 use super::RefusedMember;
 use super::RefusedValues::{
-    FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NonTextModalities, NotFloat, NotTrue,
-    Present, ProviderConstraints, RunnerOptions, SeveralChoices,
+    BigEndian, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty, NonTextModalities, NotFloat,
+    NotFloat32, NotTrue, Present, ProviderConstraints, RunnerOptions, SeveralChoices,
 };
 
 const FORMAT: &str = "the format of the answer is `response_format` on chat and completions, `output_config.format` on messages and `text.format` on responses";
 const HISTORY: &str = "the gateway stores no conversations; send the whole history in the request";
+const LENGTH: &str = "the length of vectors cannot be set";
+const NUMBERS: &str = "vectors are numbers; `encoding_format` may be `float` or `base64`";
+const SCALE: &str = "scores have one scale";
 const INPUT: &str = "send the conversation as messages; token ids and embeddings are not read here";
 const STOP: &str = "stop sequences are `stop_sequences` on messages, and `stop` elsewhere";
 const SYSTEM: &str = "the system prompt is a message of the role \"system\" on chat, `system` on messages and `instructions` on responses";
@@ -70,22 +73,31 @@ pub const REFUSED_MESSAGES_MEMBERS: &[RefusedMember] = &[
 /// Members that would change vectors, and that `/v1/embeddings` cannot honour; sorted by name.
 #[rustfmt::skip]
 pub const REFUSED_EMBEDDING_MEMBERS: &[RefusedMember] = &[
-    ("embedding_type", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
-    ("embedding_types", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
+    ("activation", NotTrue, LENGTH),
+    ("embed_dtype", NotFloat32, NUMBERS),
+    ("embedding_type", NotFloat, NUMBERS),
+    ("embedding_types", NotFloat, NUMBERS),
+    ("endianness", BigEndian, "base64 is little-endian"),
     ("late_chunking", NonEmpty, "inputs are embedded one by one"),
     ("messages", NonEmpty, "this endpoint reads `input`"),
-    ("normalize", NotTrue, "the length of vectors cannot be set"),
+    ("normalize", NotTrue, LENGTH),
+    ("normalized", NotTrue, LENGTH),
+    ("outputDimensionality", NonEmpty, "send `dimensions`"),
     ("output_dimension", NonEmpty, "send `dimensions`"),
-    ("output_dtype", NotFloat, "vectors are numbers; `encoding_format` may be `float` or `base64`"),
+    ("output_dimensionality", NonEmpty, "send `dimensions`"),
+    ("output_dtype", NotFloat, NUMBERS),
     ("prompt", NonEmpty, "this endpoint reads `input`"),
     ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
     ("texts", NonEmpty, "this endpoint reads `input`"),
+    ("use_activation", NotTrue, LENGTH),
 ];
 
 /// Members that would change a ranking, and that `/v1/rerank` cannot honour; sorted by name.
 pub const REFUSED_RERANK_MEMBERS: &[RefusedMember] = &[
+    ("activation", NotTrue, SCALE),
     ("provider", ProviderConstraints, "choose providers by `filters` or a flavor"),
-    ("raw_scores", NonEmpty, "scores have one scale"),
+    ("raw_scores", NonEmpty, SCALE),
     ("score_threshold", NonEmpty, "every document has a score; filter the results by `relevance_score`"),
     ("texts", NonEmpty, "this endpoint reads `documents`"),
+    ("use_activation", NotTrue, SCALE),
 ];

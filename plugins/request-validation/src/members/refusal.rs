@@ -2,9 +2,9 @@
 
 use super::RefusedValues;
 use super::RefusedValues::{
-    BackgroundWindow, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat, NonEmpty,
-    NonTextModalities, NotFloat, NotTrue, OutsideEu, Present, Prewarm, ProviderConstraints, RunnerOptions,
-    SeveralChoices, ThirdPartyPayment,
+    BackgroundWindow, BigEndian, ContextEdits, FormatNotText, GuidedMembers, ModeNotOff, NestedFormat,
+    NonEmpty, NonTextModalities, NotFloat, NotFloat32, NotTrue, OutsideEu, Present, Prewarm,
+    ProviderConstraints, RunnerOptions, SeveralChoices, ThirdPartyPayment,
 };
 use crate::field_path::{FieldPath, quotable_name};
 use penstock_core::ApiError;
@@ -40,6 +40,8 @@ impl RefusedValues {
             BackgroundWindow if !value.is_object() => is_non_empty(value),
             BackgroundWindow => return first_member(value, path, about, is_other_window),
             NotFloat => is_non_empty(value) && !is_float(value),
+            NotFloat32 => is_non_empty(value) && !is_absent_or_keyword(Some(value), &["float32", "float"]),
+            BigEndian => is_non_empty(value) && !is_absent_or_keyword(Some(value), &["native", "little"]),
             NotTrue => !matches!(value.kind(), ValueKind::True | ValueKind::Null),
             FormatNotText => is_format(value),
             NestedFormat => {

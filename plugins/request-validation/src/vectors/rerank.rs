@@ -7,6 +7,7 @@ use crate::filters::read_filters;
 use crate::limits::RequestLimits;
 use crate::{members, read, scalars};
 use bytes::Bytes;
+use penstock_core::task_parameters::MAX_TOKENS_PER_DOC;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, ModelKind, RerankTask};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::ops::Range;
@@ -37,6 +38,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let top_k = read_result_limit(&top, "top_k")?;
     let limit = read_result_limit(&top, "limit")?;
     check_rank_fields(&top)?;
+    read_result_limit(&top, MAX_TOKENS_PER_DOC)?;
     let return_text = scalars::bool_or_false(&top, "return_text")?;
     let return_documents = scalars::bool_or_false(&top, "return_documents")? || return_text;
     let fields = top.to_body_members();
@@ -56,7 +58,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     })
 }
 
-/// Reads the maximum number of results.
+/// Reads a number of at least one, such as the maximum number of results.
 fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, ApiError> {
     let most = top.get(name).map(|value| read::integer(value, &top.path(name), 1, i64::MAX));
     Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
