@@ -155,7 +155,11 @@ async fn a_broken_stream_is_cut_or_ends_with_an_error_and_is_not_charged() {
         running.client.post(SPEECH, &ask(&json!({"model": "m:price", "stream_format": "sse"}))).await;
     let (events, audio) = events(&answer.body);
     assert_eq!(audio, &sound[..8_000]);
-    assert!(events.last().unwrap()["error"]["message"].is_string(), "{}", answer.text());
+    let error = &events.last().unwrap()["error"];
+    assert!(error["message"].is_string(), "{}", answer.text());
+    let attempts = error["details"]["attempts"].as_array().unwrap();
+    assert_eq!((attempts.len(), attempts[0]["provider"].as_str()), (1, Some("a")), "{error}");
+    assert!(attempts[0]["reason"].is_string() && attempts[0]["ms"].is_u64(), "{error}");
     assert!(events.iter().all(|event| event["type"] != "speech.audio.done"));
     assert_eq!(charged(&running), 0);
 }

@@ -10,6 +10,11 @@ use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Returns true for an attempt that had no connection to its provider.
+pub(super) fn is_before_connection(fault: &UpstreamError) -> bool {
+    fault.kind.is_connect_error() || fault.kind == UpstreamErrorKind::NoDescriptors
+}
+
 impl FailoverRun<'_, '_> {
     /// Chooses the next step after an attempt without a connection to its provider, as Pingora's `fail_to_connect`
     /// decides on a retry.
@@ -156,7 +161,7 @@ impl FailoverRun<'_, '_> {
         } else if self.candidates.rescue {
             course.on_stream_failure(fault, now, budget)
         } else {
-            PlannerStep::GiveUp { retry_after: 1 }
+            course.on_final_failure(fault, now)
         }
     }
 

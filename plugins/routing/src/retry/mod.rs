@@ -230,6 +230,14 @@ impl RetryPlanner {
         self.plan_next(fault, now, budget, true)
     }
 
+    /// Records an attempt that failed when the client already had a part of an answer that no other offer can continue.
+    pub fn on_final_failure(&mut self, fault: &UpstreamError, now: Duration) -> PlannerStep {
+        if let Some((index, since)) = self.running.take() {
+            self.record_failure(index, fault, since, now);
+        }
+        PlannerStep::GiveUp { retry_after: 1 }
+    }
+
     fn plan_next(
         &mut self,
         fault: &UpstreamError,
