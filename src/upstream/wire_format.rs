@@ -68,6 +68,20 @@ impl WireFormat {
         }
     }
 
+    /// Returns the requests for the part of an answer that the provider's responses lack, such as further images.
+    #[must_use]
+    pub fn build_missing_requests(
+        self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: &[UpstreamAnswer],
+    ) -> Vec<UpstreamRequest> {
+        match self {
+            Self::Dialects(_) => Vec::new(),
+            Self::Shape(shape) => shape.build_missing_requests(ask, target, answers),
+        }
+    }
+
     /// Returns the refusal of a request with a constraint that the dialect of the offer or its `supported_parameters`
     /// cannot express. The request is built to find this out, so the function is called only for requests with
     /// [`penstock_dialect::parameters::has_engine_constraint`].

@@ -39,7 +39,7 @@ pub fn drawn(images: &[Value]) -> Script {
     json_answer(200, &json!({"created": 1, "data": images}))
 }
 
-fn inside(count: usize) -> Script {
+pub fn inside(count: usize) -> Script {
     drawn(&vec![json!({"b64_json": PNG64}); count])
 }
 

@@ -83,6 +83,7 @@ mod full_disk_batch;
 mod grid_intensity;
 mod host_headers;
 mod hostile;
+mod image_counts;
 mod image_default_format;
 mod image_steps;
 mod images;

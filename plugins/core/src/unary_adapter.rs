@@ -92,6 +92,17 @@ pub trait ProviderAdapter: Sync + Send {
         answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError>;
 
+    /// Builds the requests for the part of the answer that the responses lack, although no response is invalid. Their
+    /// responses follow those that the provider has sent.
+    fn build_missing_requests(
+        &self,
+        _ask: &InferenceRequest,
+        _target: &AttemptTarget<'_>,
+        _answers: &[UpstreamAnswer],
+    ) -> Vec<UpstreamRequest> {
+        Vec::new()
+    }
+
     /// Returns a translation for an answer that is forwarded to the client while it arrives; `None` if this API has no
     /// streamed answers. The request for it is the first one of [`ProviderAdapter::build_requests`].
     fn translate_stream(&self, _ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {

@@ -3,7 +3,7 @@
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
-use super::{images, settle, store_response};
+use super::{images, settle, single_images, store_response};
 use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
@@ -39,7 +39,9 @@ pub async fn attempt_buffered(
     let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
     let calls = wire_format.build_requests(run.request, &target).map_err(AttemptError::Incompatible)?;
     let sent = SentRequest { wire_format, adjustment: target.adjustment, asked, number };
-    let answers = call_provider(run, offer, wire_format, &calls).await?;
+    let mut answers = Vec::with_capacity(calls.len());
+    call_provider(run, offer, wire_format, &calls, &mut answers).await?;
+    single_images::request_missing(run, offer, wire_format, &mut answers).await?;
     deliver(run, offer, sent, answers).await
 }
 
@@ -164,16 +166,18 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
     }
 }
 
-/// Makes the calls one after the other, since an attempt has one permit.
-async fn call_provider(
+/// Makes the calls one after the other, since an attempt has one permit. Adds the responses to `answers`.
+pub async fn call_provider(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     wire_format: WireFormat,
     calls: &[UpstreamRequest],
-) -> Result<Vec<UpstreamAnswer>, AttemptError> {
+    answers: &mut Vec<UpstreamAnswer>,
+) -> Result<(), AttemptError> {
     let timeouts = offer.offer.provider.timeouts;
-    let mut answers = Vec::with_capacity(calls.len());
-    let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
+    let received: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    let cap = run.exchange.config.settings.limits.response_buffer;
+    let mut remaining_bytes = cap.saturating_sub(received);
     for call in calls {
         // The head arrives when the response is complete; some providers send white space until then.
         let due = clock::cached_now() + timeouts.plain;
@@ -185,7 +189,7 @@ async fn call_provider(
         answering.exchange.return_to_pool().await;
         answers.push(UpstreamAnswer { body, headers });
     }
-    Ok(answers)
+    Ok(())
 }
 
 /// Returns the response headers that the translation needs.

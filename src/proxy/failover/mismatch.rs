@@ -249,7 +249,7 @@ fn refused_members(done: &Result<WriteOutcome, AttemptError>) -> Option<RefusedM
 }
 
 /// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.
-fn may_be_for_choices(fault: &UpstreamError) -> bool {
+pub(super) fn may_be_for_choices(fault: &UpstreamError) -> bool {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
     fault.kind == UpstreamErrorKind::Caller
         && (fault.refused_members.possible_members().contains(ExtraMember::MultipleChoices)

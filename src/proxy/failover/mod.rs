@@ -22,6 +22,7 @@ mod response_memory;
 mod select;
 mod separate_choices;
 mod settle;
+mod single_images;
 mod store_response;
 mod streaming;
 pub mod wait;
@@ -39,9 +40,10 @@ use crate::telemetry::AttemptRecord;
 use crate::time::clock;
 use crate::upstream::offer::{OfferPermit, OfferState};
 use acquire::AcquireOutcome;
+use failed::is_before_connection;
 use penstock_core::{
     ApiError, ChoiceSelection, ErrorCode, ExtraMembers, InferenceRequest, RescueMode, StreamTranslation,
-    UpstreamError, UpstreamErrorKind,
+    UpstreamErrorKind,
 };
 use penstock_routing::{AttemptPolicy, PlannerStep, RetryPlanner};
 use response_memory::ResponseMemoryReservation;
@@ -119,11 +121,6 @@ struct FailoverRun<'r, 'a> {
     separate_choices: Option<SeparateChoices>,
     /// True if all candidates were at their limit.
     all_full: bool,
-}
-
-/// Returns true for an attempt that had no connection to its provider.
-fn is_before_connection(fault: &UpstreamError) -> bool {
-    fault.kind.is_connect_error() || fault.kind == UpstreamErrorKind::NoDescriptors
 }
 
 /// Serves an inference request: runs the request filters, then calls one candidate after another.
@@ -296,6 +293,7 @@ impl FailoverRun<'_, '_> {
         let mut done = self.send_request(offer, number).await;
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;
+        done = self.retry_with_single_images(offer, number, done).await;
         if !matches!(done, Err(AttemptError::Disconnected | AttemptError::Revoked)) {
             self.attempt_started = None;
         }

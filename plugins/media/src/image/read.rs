@@ -13,7 +13,25 @@ const MOST_URL: usize = 8 << 10;
 /// # Errors
 /// Returns `Malformed`, or `InBandError` for an error in a successful answer.
 pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamError> {
-    let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
+    let list = image_list(body)?;
+    let mut found = Vec::new();
+    let mut elements = json::elements(list);
+    for range in elements.by_ref() {
+        let element = list.get(range).unwrap_or_default();
+        found.push(read_image(body, element).ok_or_else(malformed)?);
+    }
+    if elements.is_complete() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
+}
+
+/// Returns the number of images in an answer; `None` if the answer is malformed or an error. The images are not read.
+pub(super) fn count_images(body: &[u8]) -> Option<usize> {
+    let mut elements = json::elements(image_list(body).ok()?);
+    let count = elements.by_ref().count();
+    elements.is_complete().then_some(count)
+}
+
+/// Returns the array of images in an answer.
+fn image_list(body: &[u8]) -> Result<&[u8], UpstreamError> {
     let mut list = None;
     let mut members = json::members(body);
     while let Some((key, value)) = members.next_unescaped() {
@@ -25,14 +43,11 @@ pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamE
             _ => {}
         }
     }
-    let list = list.filter(|_| members.is_complete()).ok_or_else(malformed)?;
-    let mut found = Vec::new();
-    let mut elements = json::elements(list);
-    for range in elements.by_ref() {
-        let element = list.get(range).unwrap_or_default();
-        found.push(read_image(body, element).ok_or_else(malformed)?);
-    }
-    if elements.is_complete() && !found.is_empty() { Ok(found) } else { Err(malformed()) }
+    list.filter(|_| members.is_complete()).ok_or_else(malformed)
+}
+
+fn malformed() -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Malformed)
 }
 
 /// Reads one image: a string, or an object with one of several members.

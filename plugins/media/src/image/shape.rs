@@ -68,7 +68,10 @@ impl ProviderAdapter for ImageShape {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let task = image_task(ask)
             .ok_or_else(|| ApiError::unsupported("model", "model: it does not generate images."))?;
-        let most = target.capabilities.max_images.unwrap_or(u32::MAX).max(1);
+        let most = match target.allows_extra(ExtraMember::MultipleChoices) {
+            true => target.capabilities.max_images.unwrap_or(u32::MAX).max(1),
+            false => 1,
+        };
         let mut left = task.n.max(1);
         let mut calls = Vec::new();
         while left > 0 {
@@ -77,6 +80,20 @@ impl ProviderAdapter for ImageShape {
             left -= n;
         }
         Ok(calls)
+    }
+
+    /// Builds one request for each missing image: engines that ignore `n` make one image per request.
+    fn build_missing_requests(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        answers: &[UpstreamAnswer],
+    ) -> Vec<UpstreamRequest> {
+        let Some(task) = image_task(ask).filter(|task| task.n > 1) else { return Vec::new() };
+        let counts = answers.iter().map(|answer| read::count_images(&answer.body).filter(|count| *count > 0));
+        let Some(count) = counts.sum::<Option<usize>>() else { return Vec::new() };
+        let missing = task.n.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        (0..missing).map(|_| self.build_call(task, ask.diffusion_steps(), target, 1)).collect()
     }
 
     fn translate(

@@ -1,0 +1,66 @@
+//! Images of an offer that makes one image per request, whatever `n` says. The missing images are requested one by one, as
+//! part of the same attempt, and later requests to the offer ask for one image each.
+
+use super::FailoverRun;
+use super::attempt::{self, AttemptError};
+use super::{buffered, mismatch};
+use crate::proxy::exchange::WriteOutcome;
+use crate::upstream::offer::OfferState;
+use crate::upstream::wire_format::WireFormat;
+use penstock_core::{
+    ExtraMember, ExtraMembers, InferenceTask, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+};
+use std::sync::Arc;
+
+/// Member that an offer of single images does not accept.
+const MULTIPLE: ExtraMembers = ExtraMembers::of(ExtraMember::MultipleChoices);
+
+impl FailoverRun<'_, '_> {
+    /// Requests the images one by one if the provider may have refused the request because of their number. The offer
+    /// is remembered if it accepts that.
+    pub(super) async fn retry_with_single_images(
+        &mut self,
+        offer: &Arc<OfferState>,
+        number: u32,
+        done: Result<WriteOutcome, AttemptError>,
+    ) -> Result<WriteOutcome, AttemptError> {
+        let has_several = matches!(&self.request.task, InferenceTask::GenerateImages(task) if task.n > 1);
+        let is_known = self.request_adjustment(offer).omitted.contains(ExtraMember::MultipleChoices);
+        let refused = matches!(&done, Err(AttemptError::Fault(fault)) if mismatch::may_be_for_choices(fault));
+        if !has_several || is_known || !refused {
+            return done;
+        }
+        self.omitted_members = MULTIPLE;
+        let single = Box::pin(self.send_request(offer, number)).await;
+        let single = Box::pin(self.retry_without_members(offer, number, single)).await;
+        self.omitted_members = ExtraMembers::NONE;
+        match single {
+            Ok(_) => self.mark_single_choice(offer),
+            // The number of images was not the cause.
+            Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return done,
+            Err(_) => {}
+        }
+        single
+    }
+}
+
+/// Requests the images that the provider's responses lack. A refusal of the content ends this, and the images that were
+/// made are delivered.
+pub async fn request_missing(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferState>,
+    wire_format: WireFormat,
+    answers: &mut Vec<UpstreamAnswer>,
+) -> Result<(), AttemptError> {
+    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
+    let calls = wire_format.build_missing_requests(run.request, &target, answers);
+    if calls.is_empty() {
+        return Ok(());
+    }
+    match buffered::call_provider(run, offer, wire_format, &calls, answers).await {
+        Err(AttemptError::Fault(UpstreamError { kind: UpstreamErrorKind::Caller, .. })) => return Ok(()),
+        called => called?,
+    }
+    run.mark_single_choice(offer);
+    Ok(())
+}

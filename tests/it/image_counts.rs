@@ -1,0 +1,71 @@
+//! Images of providers that make fewer or more than `n` per request, or refuse `n`.
+
+use crate::harness::Provider;
+use crate::harness::script::json_answer;
+use crate::images::{PATH, ask, draws, inside};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn images_that_a_provider_leaves_out_are_requested_one_by_one() {
+    let provider = Provider::start().await;
+    provider.always(inside(1));
+    let running = draws(&[("a", &provider, "")])
+        .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
+        .start()
+        .await;
+    let three = ask(&json!({"n": 3, "response_format": "b64_json"}));
+    let counts = || provider.seen().iter().map(|seen| seen.json()["n"].as_u64().unwrap()).collect::<Vec<_>>();
+    for expected in [vec![3, 1, 1], vec![3, 1, 1, 1, 1, 1]] {
+        let answer = running.client.post(PATH, &three).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = answer.json();
+        assert_eq!(answer["data"].as_array().unwrap().len(), 3);
+        assert_eq!(answer["billing_cost"]["credits"], json!(6));
+        assert_eq!(counts(), expected, "the offer is asked for one image at a time after its first answer");
+    }
+    let settled = crate::billing::entries(&running).await;
+    assert_eq!(settled.iter().filter(|entry| entry["act"] == "reserve").count(), 2);
+
+    // Additional images are not delivered, and not charged.
+    provider.clear();
+    provider.always(inside(4));
+    let answer = running.client.post(PATH, &three).await.json();
+    assert_eq!(answer["data"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["billing_cost"]["credits"], json!(6));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_number_of_images_is_requested_one_by_one() {
+    let provider = Provider::start().await;
+    let only_one = json!({"error": {"message": "You must provide n=1 for this model.", "type": "x"}});
+    provider.then(json_answer(400, &only_one)).always(inside(1));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let two = ask(&json!({"n": 2, "response_format": "b64_json"}));
+    for calls in [3, 5] {
+        let answer = running.client.post(PATH, &two).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["data"].as_array().unwrap().len(), 2);
+        assert_eq!(provider.calls(), calls);
+    }
+    // A refusal with another cause reaches the client, and nothing is remembered.
+    let other = Provider::start().await;
+    other.always(json_answer(400, &json!({"error": {"message": "size 7 is odd", "type": "x"}})));
+    let running = draws(&[("a", &other, "")]).start().await;
+    for _ in 0..2 {
+        assert_eq!(running.client.post(PATH, &two).await.status, 400);
+        assert_eq!(other.last().json()["n"], 1);
+    }
+    assert_eq!(other.seen().iter().filter(|seen| seen.json()["n"] == 2).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_further_image_leaves_the_others() {
+    let provider = Provider::start().await;
+    let blocked = json!({"error": {"message": "blocked", "code": "content_policy_violation", "type": "x"}});
+    provider.then(inside(1)).always(json_answer(400, &blocked));
+    let running = draws(&[("a", &provider, "")]).start().await;
+    let answer =
+        running.client.post(PATH, &ask(&json!({"n": 3, "response_format": "b64_json"}))).await.json();
+    assert_eq!(answer["data"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["billing_cost"]["credits"], json!(2));
+}
