@@ -143,11 +143,11 @@ fn insert_response(
 ) -> Result<(), ApiError> {
     // The response is retained at least until the end of its completion window; its end starts the retention again.
     let (name, retained_since) = ((&*record.key, &*record.id), record.expires);
-    context.responses.insert(name, retained_since, document, context.response_limits()).map_err(|error| {
-        match error.kind() {
-            ErrorKind::StorageFull => ApiError::new(ErrorCode::StorageFull),
-            _ => response_not_writable(),
-        }
+    let written =
+        context.responses.insert_unfinished(name, retained_since, document, context.response_limits());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::StorageFull => ApiError::new(ErrorCode::StorageFull),
+        _ => response_not_writable(),
     })?;
     let store = &context.batches.store;
     let most = context.config_snapshot().settings.responses.background.open;

@@ -103,8 +103,14 @@ fn the_limit_of_a_key_holds_over_the_gateways_after_each_count() {
 struct Undeletable(SharedFiles);
 
 impl ResponseFiles for Undeletable {
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
-        self.0.write(name, sealed, retained_since)
+    fn write(
+        &self,
+        name: ResponseName<'_>,
+        sealed: &[u8],
+        retained_since: u64,
+        stage: ResponseStage,
+    ) -> Result<()> {
+        self.0.write(name, sealed, retained_since, stage)
     }
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
@@ -169,4 +175,63 @@ fn a_write_removes_few_and_leaves_the_others_to_a_sweep() {
     drop(evicting);
     store.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
     assert!(store.used_bytes() <= 900, "{}", store.used_bytes());
+}
+
+#[test]
+fn an_unfinished_response_is_not_evicted_before_its_end() {
+    let fleet = Fleet::new();
+    let (one, other) = (fleet.gateway(0), fleet.gateway(1));
+    let (document, narrow) = (vec![b'x'; 1_000], limits(5_000, 1 << 20));
+    let window = now() + 86_400;
+    for id in ["resp_1", "resp_2"] {
+        one.insert_unfinished((KEY, id), window, &document, narrow).unwrap();
+    }
+    for number in 3..20 {
+        other.insert((KEY, &format!("resp_{number}")), now(), &document, narrow).unwrap();
+    }
+    other.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
+    for id in ["resp_1", "resp_2"] {
+        assert_eq!(other.get(KEY, id, now(), DAY).unwrap().as_deref(), Some(&*document), "{id}");
+        assert!(one.size(KEY, id).unwrap().is_some(), "{id}");
+    }
+    assert!(other.used_bytes() <= 5_000, "{}", other.used_bytes());
+    // All are unfinished: the limit is exceeded rather than that one of them is lost.
+    for number in 20..26 {
+        let id = format!("resp_{number}");
+        one.insert_unfinished((KEY, &id), window, &document, narrow).unwrap();
+    }
+    one.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
+    assert!((20..26).all(|number| one.size(KEY, &format!("resp_{number}")).unwrap().is_some()));
+
+    // After its end a response is evicted like any other, and both of its objects are removed.
+    one.finish((KEY, "resp_1"), now(), TEXT, narrow).unwrap();
+    assert_eq!(other.get(KEY, "resp_1", now(), DAY).unwrap().as_deref(), Some(TEXT));
+    assert!(other.delete(KEY, "resp_1").unwrap() && other.size(KEY, "resp_1").unwrap().is_none());
+    assert!(other.delete(KEY, "resp_2").unwrap() && one.size(KEY, "resp_2").unwrap().is_none());
+    // An unfinished response without a run expires some time after its window.
+    assert!(one.sweep(now() + LATER, narrow.settings, SweepRole::Remover).unwrap() > 0);
+    assert_eq!(one.used_bytes(), 0);
+}
+
+#[test]
+fn an_object_left_from_an_unfinished_response_is_evicted_with_it() {
+    let fleet = Fleet::new();
+    let store = fleet.gateway(0);
+    let (document, narrow) = (vec![b'x'; 1_000], limits(3_500, 1 << 20));
+    // A crash may leave both objects.
+    store.insert_unfinished((KEY, "resp_a"), now() + 86_400, &document, narrow).unwrap();
+    store.insert((KEY, "resp_a"), now(), &document, narrow).unwrap();
+    for number in 0..4 {
+        store.insert((KEY, &format!("resp_b{number}")), now(), &document, narrow).unwrap();
+    }
+    let mut left = Vec::new();
+    store
+        .files
+        .for_each_key(&mut |_, files| {
+            left.extend(files.into_iter().filter(|file| !file.has_ended));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(left, Vec::new());
+    assert!(store.used_bytes() <= 3_500);
 }

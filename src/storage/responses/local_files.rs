@@ -1,6 +1,6 @@
 //! Stored responses in a folder of this machine: one file for each, in a folder for each API key.
 
-use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
+use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
 use crate::storage::files::quota::has_free_space;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Result, Write};
@@ -55,7 +55,13 @@ impl LocalFiles {
 }
 
 impl ResponseFiles for LocalFiles {
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()> {
+    fn write(
+        &self,
+        name: ResponseName<'_>,
+        sealed: &[u8],
+        retained_since: u64,
+        _stage: ResponseStage,
+    ) -> Result<()> {
         match self.write_file(name, sealed, retained_since) {
             // Another call has removed the empty folder of the key meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -98,6 +104,7 @@ impl ResponseFiles for LocalFiles {
             Err(error) => return Err(error),
         };
         let mut files = Vec::new();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         for entry in entries {
             let entry = entry?;
             // A file may be removed after the folder was listed.
@@ -108,7 +115,9 @@ impl ResponseFiles for LocalFiles {
             let retained_since = since.unwrap_or(Duration::ZERO).as_secs();
             let written_at =
                 metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec());
-            files.push(ResponseFile { id, bytes: metadata.len(), retained_since, written_at });
+            // The retention of a response that has not ended begins in the future.
+            let has_ended = retained_since <= now;
+            files.push(ResponseFile { id, bytes: metadata.len(), retained_since, written_at, has_ended });
         }
         Ok(files)
     }

@@ -19,7 +19,7 @@ use crate::storage::shared_contents::SharedContents;
 use crate::storage::stores::Pepper;
 use local_files::LocalFiles;
 use parking_lot::Mutex;
-use response_files::{ResponseFile, ResponseFiles, ResponseName};
+use response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
 use sealed_document::DocumentCipher;
 use shared_files::SharedFiles;
 pub use shared_files::is_response_object;
@@ -102,33 +102,45 @@ impl ResponseStore {
         document: &[u8],
         limits: ResponseLimits,
     ) -> Result<()> {
-        self.write_counted(name, retained_since, document, limits, 0)
+        self.write(name, retained_since, document, limits, ResponseStage::Complete)
     }
 
-    /// Stores a response as [`ResponseStore::insert`] does, in place of the stored one of the same id, if there is one.
+    /// Stores a background response that has not ended. It is not evicted before its end; its retention starts at
+    /// `retained_since`, in the future.
     ///
     /// # Errors
-    /// Returns the same errors as [`ResponseStore::insert`].
-    pub fn replace(
+    /// Returns the errors of [`ResponseStore::insert`].
+    pub fn insert_unfinished(
         &self,
-        (key, id): (&str, &str),
+        name: (&str, &str),
         retained_since: u64,
         document: &[u8],
         limits: ResponseLimits,
     ) -> Result<()> {
-        let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
-        let replaced = self.files.size(name)?.unwrap_or(0);
-        self.write_counted((key, id), retained_since, document, limits, replaced)
+        self.write(name, retained_since, document, limits, ResponseStage::Unfinished)
     }
 
-    /// Writes a file that replaces `replaced` counted bytes.
-    fn write_counted(
+    /// Replaces a background response that has not ended by its end.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ResponseStore::insert`].
+    pub fn finish(
+        &self,
+        name: (&str, &str),
+        retained_since: u64,
+        document: &[u8],
+        limits: ResponseLimits,
+    ) -> Result<()> {
+        self.write(name, retained_since, document, limits, ResponseStage::Finished)
+    }
+
+    fn write(
         &self,
         (key, id): (&str, &str),
         retained_since: u64,
         document: &[u8],
         limits: ResponseLimits,
-        replaced: u64,
+        stage: ResponseStage,
     ) -> Result<()> {
         let name = ResponseName::new(key, id).ok_or(ErrorKind::InvalidInput)?;
         let sealed = self.cipher.encrypt(key, id, retained_since, document)?;
@@ -137,7 +149,11 @@ impl ResponseStore {
         if bytes > settings.per_key.min(settings.disk) || !self.files.has_space(bytes, limits.keep_free) {
             return Err(ErrorKind::StorageFull.into());
         }
-        self.files.write(name, &sealed, retained_since)?;
+        let replaced = match stage {
+            ResponseStage::Finished => self.files.size(name)?.unwrap_or(0),
+            ResponseStage::Complete | ResponseStage::Unfinished => 0,
+        };
+        self.files.write(name, &sealed, retained_since, stage)?;
         self.usage.replace_bytes(key, replaced, bytes);
         // The response is stored. If this returned an error, the caller might repeat the write without a charge.
         if let Err(error) = self.evict(key, Some(id), settings, self.files.max_evictions()) {
@@ -174,15 +190,14 @@ impl ResponseStore {
         let Some(name) = ResponseName::new(key, id) else { return Ok(false) };
         let removed = match self.files.size(name)? {
             Some(bytes) => {
-                self.remove(
-                    key,
-                    vec![ResponseFile { id: id.to_owned(), bytes, retained_since: 0, written_at: 0 }],
-                )? > 0
+                let file = ResponseFile::ended(id, bytes);
+                let unfinished = ResponseFile { bytes: 0, has_ended: false, ..file.clone() };
+                self.remove(key, vec![file, unfinished])? > 0
             }
             None => false,
         };
         let Some(earlier) = &self.earlier else { return Ok(removed) };
-        let file = ResponseFile { id: id.to_owned(), bytes: 0, retained_since: 0, written_at: 0 };
+        let file = ResponseFile::ended(id, 0);
         Ok(!earlier.remove(key, vec![file])?.is_empty() || removed)
     }
 

@@ -32,12 +32,38 @@ pub(super) struct ResponseFile {
     pub(super) retained_since: u64,
     /// Time of the last write in nanoseconds, which orders the files of a second; 0 if it is unknown.
     pub(super) written_at: i64,
+    /// False for a background response that has not ended.
+    pub(super) has_ended: bool,
+}
+
+impl ResponseFile {
+    /// File of an ended response, to be removed by its name.
+    pub(super) fn ended(id: &str, bytes: u64) -> Self {
+        Self { id: id.to_owned(), bytes, retained_since: 0, written_at: 0, has_ended: true }
+    }
+}
+
+/// Stage of a response whose file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseStage {
+    /// Background response that has not ended.
+    Unfinished,
+    /// End of a background response, whose unfinished file is replaced.
+    Finished,
+    /// Response that is stored once, with its answer.
+    Complete,
 }
 
 /// Files of stored responses by key and id. All calls block.
 pub(super) trait ResponseFiles: Send + Sync {
     /// Writes a file, or replaces it completely. The file survives a power loss.
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], retained_since: u64) -> Result<()>;
+    fn write(
+        &self,
+        name: ResponseName<'_>,
+        sealed: &[u8],
+        retained_since: u64,
+        stage: ResponseStage,
+    ) -> Result<()>;
 
     /// Reads a file; `None` if there is no file with this name.
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>>;

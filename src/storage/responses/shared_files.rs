@@ -1,7 +1,9 @@
-//! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files.
+//! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files. A background response that
+//! has not ended is the object `responses/<key>/<id>.open`, because a list of objects shows nothing but names, sizes and
+//! ages.
 
 use super::RESPONSES_FOLDER;
-use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
+use super::response_files::{ResponseFile, ResponseFiles, ResponseName, ResponseStage};
 use crate::storage::shared_contents::SharedContents;
 use penstock_object_storage::ObjectInfo;
 use std::io::Result;
@@ -11,6 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// response.
 const MAX_EVICTIONS: usize = 256;
 
+/// Suffix of the object of a response that has not ended.
+const OPEN_SUFFIX: &str = ".open";
+
 /// Stored responses where all gateways of a fleet reach them.
 pub(super) struct SharedFiles(pub(super) SharedContents);
 
@@ -18,22 +23,61 @@ fn object_name(name: ResponseName<'_>) -> String {
     format!("{RESPONSES_FOLDER}/{}/{}", name.key, name.id)
 }
 
+fn open_object_name(name: ResponseName<'_>) -> String {
+    object_name(name) + OPEN_SUFFIX
+}
+
+impl SharedFiles {
+    /// Looks up the object of a response. A response that ends meanwhile changes from one object to the other, so the
+    /// first one is looked up again.
+    fn find<T>(
+        &self,
+        name: ResponseName<'_>,
+        look_up: impl Fn(&SharedContents, &str) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let (ended, open) = (object_name(name), open_object_name(name));
+        for object in [&ended, &open, &ended] {
+            if let Some(found) = look_up(&self.0, object)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
 impl ResponseFiles for SharedFiles {
-    fn write(&self, name: ResponseName<'_>, sealed: &[u8], _created: u64) -> Result<()> {
-        self.0.write(&object_name(name), &[sealed])
+    fn write(
+        &self,
+        name: ResponseName<'_>,
+        sealed: &[u8],
+        _retained_since: u64,
+        stage: ResponseStage,
+    ) -> Result<()> {
+        if stage == ResponseStage::Unfinished {
+            return self.0.write(&open_object_name(name), &[sealed]);
+        }
+        self.0.write(&object_name(name), &[sealed])?;
+        if stage == ResponseStage::Finished {
+            // An object that remains is removed when its response is deleted, evicted or expires.
+            self.0.content_store()?.delete_objects(&[open_object_name(name)]).ok();
+        }
+        Ok(())
     }
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
         // The read is repeated once, because it fails if the object in a bucket is replaced meanwhile.
-        self.0.read(&object_name(name)).or_else(|_| self.0.read(&object_name(name)))
+        self.find(name, |contents, object| contents.read(object).or_else(|_| contents.read(object)))
     }
 
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {
-        self.0.size(&object_name(name))
+        self.find(name, |contents, object| contents.size(object))
     }
 
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
-        let name = |file: &ResponseFile| object_name(ResponseName { key, id: &file.id });
+        let name = |file: &ResponseFile| {
+            let name = ResponseName { key, id: &file.id };
+            if file.has_ended { object_name(name) } else { open_object_name(name) }
+        };
         self.0.content_store()?.delete_objects(&files.iter().map(name).collect::<Vec<_>>())?;
         Ok(files)
     }
@@ -79,20 +123,20 @@ pub fn is_response_object(name: &str) -> bool {
     response_name(name).is_some()
 }
 
-/// Returns the name of the response in an object; `None` if the object is not a stored response.
-fn response_name(object: &str) -> Option<ResponseName<'_>> {
+/// Returns the name of the response in an object, and true if the response has ended; `None` if the object is not a
+/// stored response.
+fn response_name(object: &str) -> Option<(ResponseName<'_>, bool)> {
     let (key, id) = object.strip_prefix(RESPONSES_FOLDER)?.strip_prefix('/')?.split_once('/')?;
-    ResponseName::new(key, id)
+    let open = id.strip_suffix(OPEN_SUFFIX);
+    Some((ResponseName::new(key, open.unwrap_or(id))?, open.is_none()))
 }
 
 /// Returns the key and the file of an object; `None` if the object is not a stored response.
 fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
-    let name = response_name(&object.name)?;
+    let (name, has_ended) = response_name(&object.name)?;
     let retained_since = now.saturating_sub(object.age.as_secs());
-    Some((
-        name.key,
-        ResponseFile { id: name.id.to_owned(), bytes: object.length, retained_since, written_at: 0 },
-    ))
+    let (id, bytes) = (name.id.to_owned(), object.length);
+    Some((name.key, ResponseFile { id, bytes, retained_since, written_at: 0, has_ended }))
 }
 
 fn unix_seconds() -> u64 {

@@ -4,8 +4,8 @@ use super::response_files::{ResponseFile, ResponseFiles};
 use super::{ResponseStore, is_expired};
 use crate::config::settings::ResponseSettings;
 use penstock_object_storage::BucketError;
+use std::collections::HashSet;
 use std::io::{Error, Result};
-use std::time::SystemTime;
 
 /// Role of a gateway in the sweep of a fleet's stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,10 @@ impl ResponseStore {
     /// Returns the first I/O error.
     pub fn sweep(&self, now: u64, settings: ResponseSettings, role: SweepRole) -> Result<u64> {
         let (mut removed, mut first_error) = (0, None);
-        let is_expired = |file: &ResponseFile| is_expired(file.retained_since, now, settings.retention);
+        let is_expired = |file: &ResponseFile| {
+            let window = if file.has_ended { 0 } else { settings.background.window.as_secs() };
+            is_expired(file.retained_since.saturating_add(window), now, settings.retention)
+        };
         let mut keys = self.usage.keys();
         self.files.for_each_key(&mut |key, files| {
             let (expired, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_expired);
@@ -123,17 +126,20 @@ impl ResponseStore {
         excess: impl FnOnce(u64) -> u64,
     ) -> Result<u64> {
         let mut files = self.files.files_of_key(key)?;
-        let order = |file: &ResponseFile| (file.retained_since, file.written_at);
-        files.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id)));
+        // Of two objects of a response, that of its beginning is removed first.
+        let order =
+            |file: &ResponseFile| (file.retained_since, file.written_at, file.id.clone(), file.has_ended);
+        files.sort_by_cached_key(order);
         let used = files.iter().map(|file| file.bytes).sum();
         self.usage.set_bytes(key, used);
         let excess = excess(used);
         let mut freed = 0;
-        // The retention of a response that has not ended begins in the future; in a bucket it cannot be told apart.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        // In a bucket, an ended response may still have the object of its beginning.
+        let ended: HashSet<String> =
+            files.iter().filter(|file| file.has_ended).map(|file| file.id.clone()).collect();
         let oldest: Vec<_> = files
             .into_iter()
-            .filter(|file| file.retained_since <= now && Some(&*file.id) != newest)
+            .filter(|file| ended.contains(&file.id) && Some(&*file.id) != newest)
             .take(*left)
             .take_while(|file| {
                 let is_needed = freed < excess;

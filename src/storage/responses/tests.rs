@@ -186,10 +186,10 @@ fn a_replaced_response_counts_once() {
     let limits = limits(1 << 20, 1 << 20);
     store.insert((KEY, "resp_a"), 100, TEXT, limits).unwrap();
     for length in [6_000, 0, 2_000] {
-        store.replace((KEY, "resp_a"), 100, &vec![b'x'; length], limits).unwrap();
+        store.finish((KEY, "resp_a"), 100, &vec![b'x'; length], limits).unwrap();
         assert_eq!(store.used_bytes(), files(folder.path())[0].1.len() as u64);
     }
-    store.replace((KEY, "resp_b"), 100, TEXT, limits).unwrap();
+    store.finish((KEY, "resp_b"), 100, TEXT, limits).unwrap();
     assert!(store.delete(KEY, "resp_a").unwrap() && store.delete(KEY, "resp_b").unwrap());
     assert_eq!(store.used_bytes(), 0);
 }
