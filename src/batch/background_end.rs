@@ -23,7 +23,15 @@ use tokio::time::sleep;
 const MAX_WRITES: u32 = 8;
 const FIRST_WRITE_PAUSE: Duration = Duration::from_millis(250);
 
+const DELETED: &str = "This response was deleted before its answer was complete, and is not charged.";
 const NOT_STORED: &str = "The answer could not be stored, and is not charged; send the request again.";
+
+/// Outcome of writing the end of a response to its document.
+enum EndWrite {
+    Written,
+    /// The document was deleted, evicted or has expired, so no client can read the answer.
+    DocumentGone,
+}
 
 impl ResponseRun {
     /// Stores and commits the end; returns the interruption if another process continues the response.
@@ -52,8 +60,9 @@ impl ResponseRun {
         }
     }
 
-    /// Writes the document of the end. If an answer cannot be written, the response fails and its reserve is voided.
-    /// The document of a failure may be missing, because a response without a record counts as failed.
+    /// Writes the document of the end. If an answer cannot be written, or its document no longer exists, the response
+    /// fails and its reserve is voided. The document of a failure may be missing, because a response without a record
+    /// counts as failed.
     async fn store_end(
         &self,
         end: ResponseEnd,
@@ -64,7 +73,10 @@ impl ResponseRun {
             // A gateway that may have lost its claim must not overwrite the answer that another gateway wrote.
             if self.app.batches.holds_claims() {
                 match self.write_end(&end).await {
-                    Ok(()) => return Ok(end),
+                    Ok(EndWrite::DocumentGone) if matches!(end, ResponseEnd::Answered(..)) => {
+                        return Ok(failed_response(ResponseFailure::server_error(DELETED)));
+                    }
+                    Ok(_) => return Ok(end),
                     Err(error) => {
                         tracing::error!(
                             name: "response_not_stored",
@@ -87,8 +99,8 @@ impl ResponseRun {
         Ok(failed_response(ResponseFailure::server_error(NOT_STORED)))
     }
 
-    async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<()> {
-        let Some(document) = self.load_document().await? else { return Ok(()) };
+    async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<EndWrite> {
+        let Some(document) = self.load_document().await? else { return Ok(EndWrite::DocumentGone) };
         let invalid = || std::io::Error::from(ErrorKind::InvalidData);
         let stored = StoredResponse::parse(&document).ok_or_else(invalid)?;
         let response = match end {
@@ -101,9 +113,10 @@ impl ResponseRun {
         // The retention starts at the end, because a response may have run for most of it.
         let write = move || {
             let now = app.clock.unix_seconds();
-            app.responses.replace((&key, &id), now, &ended, app.response_limits())
+            app.responses.finish((&key, &id), now, &ended, app.response_limits())
         };
-        spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+        let written = spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()));
+        written.map(|()| EndWrite::Written)
     }
 
     /// Commits the record with the end of a reserve, and publishes it.

@@ -159,6 +159,33 @@ async fn a_cancelled_response_leaves_its_provider_and_is_not_charged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_whose_response_is_gone_is_not_charged() {
+    let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
+    provider.always(held(&go, "Nobody reads this."));
+    let settings = "[responses.background]\nconcurrency = 1";
+    let running = Bench::new().settings(settings).provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    let before = spent(&running);
+    let (first, second) = (created(&client, "One").await, created(&client, "Two").await);
+    provider.until_calls(1).await;
+    // The documents go without a request of the client, as if they had expired.
+    let key = &client.key["sk-svc-".len()..][..16];
+    for response in [&first, &second] {
+        let id = response["id"].as_str().unwrap();
+        assert!(running.gateway.app.responses.delete(key, id).unwrap());
+        assert_eq!(client.get(&path(response)).await.status, 404);
+    }
+    let failed = "penstock_background_responses_ended_total{state=\"failed\"} 2";
+    let ended = async || running.admin().get("/metrics").await.text().contains(failed);
+    let_go(&go, until_answered("the ends", ended)).await;
+    assert_eq!(provider.calls(), 1, "no provider is asked for a response that is gone");
+    assert_eq!(spent(&running), before);
+    let entries = crate::billing::entries(&running).await;
+    let count = |act: &str| entries.iter().filter(|entry| entry["act"] == act).count();
+    assert_eq!((count("reserve"), count("settle"), count("void")), (1, 0, 1), "{entries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_run_in_the_background_is_refused_by_name() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
