@@ -114,7 +114,7 @@ pub struct DialectSpec {
     pub content_error_path: &'static str,
     /// Path of the member that holds the requested format of the answer, for `param` of errors.
     pub format_error_path: &'static str,
-    /// Pairs of a top-level member of the request form and the client's name for it, where the two differ.
+    /// Pairs of a top-level member of the chat form and the dialect's name for it, where the two differ.
     pub member_names: &'static [(&'static str, &'static str)],
 }
 
@@ -189,7 +189,12 @@ const MESSAGES: DialectSpec = DialectSpec {
     continues_messages: true,
     content_error_path: "messages.content",
     format_error_path: "output_config.format",
-    member_names: &[],
+    member_names: &[
+        ("response_format", "output_config.format"),
+        ("reasoning_effort", "output_config.effort"),
+        ("stop", "stop_sequences"),
+        ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
+    ],
 };
 
 const RESPONSES: DialectSpec = DialectSpec {
@@ -213,8 +218,8 @@ const RESPONSES: DialectSpec = DialectSpec {
         ("response_format", "text.format"),
         ("reasoning_effort", "reasoning.effort"),
         ("verbosity", "text.verbosity"),
-        ("max_completion_tokens", "max_output_tokens"),
         ("max_tokens", "max_output_tokens"),
+        ("max_completion_tokens", "max_output_tokens"),
         ("logprobs", "include"),
     ],
 };
@@ -271,7 +276,25 @@ impl Dialect {
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }
 
-    /// Returns the dialect whose [`DialectSpec::client_path`] is a prefix of the path.
+    /// Returns this dialect's name for the member that a provider of another dialect names by `path`. The place inside the
+    /// conversation is left out, because the two number its messages differently.
+    #[must_use]
+    pub fn name_of_provider_member(self, provider: Self, path: &str) -> &str {
+        if self == provider {
+            return path;
+        }
+        let leads_to = |own: &str| {
+            path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let chat_names = provider.spec().member_names;
+        let chat = chat_names.iter().find(|(_, own)| leads_to(own)).map_or(path, |(chat, _)| *chat);
+        match self.client_member_name(chat) {
+            own if own.starts_with("messages.") || own.starts_with("messages[") => "messages",
+            own => own,
+        }
+    }
+
+    /// Returns the dialect of the endpoint at a path.
     #[must_use]
     pub fn from_path(path: &str) -> Option<Self> {
         let is_own = |row: &&&DialectSpec| row.client_path.is_some_and(|own| path.starts_with(own));
@@ -297,6 +320,24 @@ mod tests {
             "input[0].content[1].type"
         );
         assert_eq!(Dialect::Chat.client_member_name("messages[3].content"), "messages[3].content");
+        for (client, provider, path, expected) in [
+            (Dialect::Chat, Dialect::Chat, "messages[3].content", "messages[3].content"),
+            (Dialect::Chat, Dialect::Responses, "input[3].content[0].type", "messages"),
+            (Dialect::Chat, Dialect::Responses, "text.format.schema", "response_format"),
+            (Dialect::Chat, Dialect::Messages, "messages.2.content.0.text", "messages"),
+            (Dialect::Chat, Dialect::Messages, "stop_sequences", "stop"),
+            (Dialect::Messages, Dialect::Chat, "messages[3].content", "messages"),
+            (Dialect::Messages, Dialect::Chat, "stop", "stop_sequences"),
+            (Dialect::Messages, Dialect::Responses, "input[3].role", "messages"),
+            (Dialect::Messages, Dialect::Responses, "max_output_tokens", "max_tokens"),
+            (Dialect::Messages, Dialect::Chat, "temperature", "temperature"),
+            (Dialect::Responses, Dialect::Chat, "messages[3].content", "input"),
+            (Dialect::Responses, Dialect::Messages, "output_config.format.schema", "text.format"),
+            (Dialect::Responses, Dialect::Responses, "input[3].role", "input[3].role"),
+            (Dialect::Messages, Dialect::Responses, "inputs", "inputs"),
+        ] {
+            assert_eq!(client.name_of_provider_member(provider, path), expected, "{path}");
+        }
         assert_eq!(Dialect::from_path("/v1/models"), None);
         assert_eq!(Dialect::from_path("/v1/messages/count_tokens"), Some(Dialect::Messages));
     }

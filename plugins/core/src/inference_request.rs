@@ -340,14 +340,26 @@ impl InferenceRequest {
         (value != b"null").then_some(value)
     }
 
-    /// Marks the `param` of an error as the client's own name, if the client sent this member although its dialect has
-    /// another name for it.
+    /// Names the member of an error as the client wrote it, if validation has converted the request to another form. A
+    /// member that the client sent under the name of that form keeps it.
     #[must_use]
-    pub fn mark_client_param(&self, refusal: ApiError) -> ApiError {
-        let path = refusal.param.as_deref().unwrap_or_default();
-        let root = path.split(['[', '.']).next().unwrap_or(path);
-        let is_own = self.responses.as_ref().is_some_and(|details| details.foreign_members.contains(&root));
-        if is_own { refusal.with_client_param() } else { refusal }
+    pub fn name_client_param(&self, mut refusal: ApiError) -> ApiError {
+        let (Some(details), false) = (&self.responses, refusal.is_client_param) else { return refusal };
+        let Some(path) = refusal.param.take() else { return refusal };
+        let root = path.split(['[', '.']).next().unwrap_or(&path);
+        if details.foreign_members.contains(&root) {
+            return refusal.with_param(path).with_client_param();
+        }
+        let own = details.client_path(&path);
+        let own = own.unwrap_or_else(|| self.dialect.client_member_name(&path).to_owned());
+        if own != path {
+            let message = refusal.message.replace(&format!("`{path}`"), &format!("`{own}`"));
+            refusal.message = match message.strip_prefix(&path).filter(|rest| rest.starts_with(": ")) {
+                Some(rest) => format!("{own}{rest}").into(),
+                None => message.into(),
+            };
+        }
+        refusal.with_param(own).with_client_param()
     }
 }
 

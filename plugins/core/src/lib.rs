@@ -56,8 +56,8 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    EarlierMessage, MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorePermission,
-    ResponsesDetails, SessionMembers, StoredInput, StoredResponseAccess,
+    EarlierMessage, ItemOrigin, MappedTool, MessageOrigin, PreviousResponse, ReasoningDisplay,
+    ResponseStorePermission, ResponsesDetails, SessionMembers, StoredInput, StoredResponseAccess,
 };
 pub use sealed_reasoning::{decode_opaque_reasoning, encode_opaque_reasoning};
 pub use stream_progress::{RescueMode, StreamProgress};

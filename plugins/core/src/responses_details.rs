@@ -51,8 +51,70 @@ pub struct ResponsesDetails {
     pub foreign_members: Vec<&'static str>,
     /// For each message of the assistant in the chat form, the messages of the conversation that it joins.
     pub earlier_messages: Vec<Vec<EarlierMessage>>,
+    /// For each message of the chat form, the parts of the request from which it was written.
+    pub message_origins: Vec<MessageOrigin>,
     /// Members that may name the session of the request.
     pub session: SessionMembers,
+}
+
+/// Part of a responses request from which a message or a tool call of the chat form was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOrigin {
+    /// `instructions`.
+    Instructions,
+    /// Item of the conversation to which `previous_response_id` refers.
+    Previous,
+    /// `input` that is a string.
+    Text,
+    /// Item of `input`, by its index.
+    Item(u32),
+}
+
+impl ItemOrigin {
+    /// Returns the client's path of a member of the item; `member` begins with a dot, or is empty for the item itself.
+    fn member_path(self, member: &str) -> String {
+        match self {
+            Self::Instructions => "instructions".to_owned(),
+            Self::Previous => "previous_response_id".to_owned(),
+            Self::Text => "input".to_owned(),
+            Self::Item(index) => format!("input[{index}]{member}"),
+        }
+    }
+}
+
+/// Parts of a responses request from which a message of the chat form was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageOrigin {
+    /// Item of the content: the first one, if the message joins several.
+    pub content: ItemOrigin,
+    /// True if the item is the output of a tool.
+    pub is_output: bool,
+    /// Item of each tool call.
+    pub calls: Vec<ItemOrigin>,
+}
+
+impl MessageOrigin {
+    /// Returns the client's path of a member of the message, such as `.content[1].type`.
+    fn member_path(&self, member: &str) -> String {
+        if let Some((position, member)) =
+            member.strip_prefix(".tool_calls[").and_then(|rest| rest.split_once(']'))
+        {
+            let call = position.parse().ok().and_then(|position: usize| self.calls.get(position));
+            let member = match member {
+                ".id" => ".call_id",
+                ".function.name" => ".name",
+                ".function.arguments" => ".arguments",
+                _ => "",
+            };
+            return call.unwrap_or(&self.content).member_path(member);
+        }
+        match member.strip_prefix(".content") {
+            Some(rest) if self.is_output => self.content.member_path(&format!(".output{rest}")),
+            Some(_) => self.content.member_path(member),
+            None if member == ".tool_call_id" => self.content.member_path(".call_id"),
+            None => self.content.member_path(""),
+        }
+    }
 }
 
 /// Message of an earlier answer in a conversation of the responses dialect. The chat form joins those of one answer.
@@ -139,9 +201,73 @@ pub enum PreviousResponse {
 }
 
 impl ResponsesDetails {
+    /// Returns the client's path of a member of the chat form inside `messages` or `tools`; `None` for other members.
+    #[must_use]
+    pub fn client_path(&self, path: &str) -> Option<String> {
+        if let Some((index, member)) = path.strip_prefix("messages[").and_then(|rest| rest.split_once(']')) {
+            let index: usize = index.parse().ok()?;
+            return self.message_origins.get(index).map(|origin| origin.member_path(member));
+        }
+        let (index, member) = path.strip_prefix("tools[")?.split_once(']')?;
+        // The tools of a namespace are numbered on their own.
+        if self.tools.iter().any(|tool| tool.namespace.is_some()) {
+            return Some("tools".to_owned());
+        }
+        Some(format!("tools[{index}]{}", member.strip_prefix(".function").unwrap_or(member)))
+    }
+
     /// Returns the custom or namespaced tool behind the name of a function.
     #[must_use]
     pub fn mapped_tool(&self, function_name: &str) -> Option<&MappedTool> {
         self.tools.iter().find(|tool| *tool.function_name == *function_name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_chat_form_are_named_as_the_client_wrote_them() {
+        let origin = |content, is_output, calls| MessageOrigin { content, is_output, calls };
+        let message_origins = vec![
+            origin(ItemOrigin::Instructions, false, Vec::new()),
+            origin(ItemOrigin::Previous, false, Vec::new()),
+            origin(ItemOrigin::Item(1), false, vec![ItemOrigin::Item(2), ItemOrigin::Item(4)]),
+            origin(ItemOrigin::Item(5), true, Vec::new()),
+            origin(ItemOrigin::Text, false, Vec::new()),
+        ];
+        let mut details = ResponsesDetails { message_origins, ..ResponsesDetails::default() };
+        for (path, expected) in [
+            ("messages[0].content", Some("instructions")),
+            ("messages[1].content[3].type", Some("previous_response_id")),
+            ("messages[2].content[0].type", Some("input[1].content[0].type")),
+            ("messages[2].tool_calls[0].id", Some("input[2].call_id")),
+            ("messages[2].tool_calls[1].function.arguments", Some("input[4].arguments")),
+            ("messages[2].tool_calls[1].function.name", Some("input[4].name")),
+            ("messages[2].tool_calls[1]", Some("input[4]")),
+            ("messages[2].tool_calls[9].id", Some("input[1].call_id")),
+            ("messages[2].role", Some("input[1]")),
+            ("messages[3].content[1].image_url", Some("input[5].output[1].image_url")),
+            ("messages[3].tool_call_id", Some("input[5].call_id")),
+            ("messages[4].content", Some("input")),
+            ("tools[1].function.parameters", Some("tools[1].parameters")),
+            ("tools[1].type", Some("tools[1].type")),
+            ("messages[5].content", None),
+            ("messages[x].content", None),
+            ("messages[99999999999999999999].content", None),
+            ("messages", None),
+            ("tools", None),
+            ("temperature", None),
+        ] {
+            assert_eq!(details.client_path(path).as_deref(), expected, "{path}");
+        }
+        details.tools.push(MappedTool {
+            function_name: "a__b".into(),
+            name: "b".into(),
+            namespace: Some("a".into()),
+            is_custom: false,
+        });
+        assert_eq!(details.client_path("tools[1].function.parameters").as_deref(), Some("tools"));
     }
 }

@@ -8,7 +8,7 @@
 //! Names in `supported_parameters` of the configuration are validated by [`is_known_parameter`].
 
 use crate::{json_cursor, reasoning_effort};
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, OfferCapabilities};
+use penstock_core::{ApiError, DIALECTS, InferenceRequest, InferenceTask, OfferCapabilities};
 use penstock_json_scan::json;
 
 /// Effect of a parameter on the answer.
@@ -314,6 +314,7 @@ pub fn is_constraint_error(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
     name == "response_format"
+        || DIALECTS.iter().any(|row| row.format_error_path == path)
         || find_parameter(name).is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
 }
 

@@ -69,11 +69,12 @@ impl TranslatorDef {
         target: &AttemptTarget<'_>,
         delivered: Option<&str>,
     ) -> Result<Vec<Bytes>, ApiError> {
-        let body = (self.build_request)(ask, target, delivered)?;
-        match self.convert {
-            None => Ok(body),
-            Some(convert) => convert(ask, target, &Bytes::from(body.concat())),
-        }
+        let body = (self.build_request)(ask, target, delivered);
+        let converted = match self.convert {
+            None => body,
+            Some(convert) => body.and_then(|body| convert(ask, target, &Bytes::from(body.concat()))),
+        };
+        converted.map_err(|refusal| ask.name_client_param(refusal))
     }
 }
 

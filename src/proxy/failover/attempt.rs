@@ -16,8 +16,8 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ErrorCode, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
-    UpstreamRequest,
+    ApiError, AttemptTarget, Dialect, ErrorCode, ExtraMember, ExtraMembers, InferenceRequest, RequestForm,
+    UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_dialect::FailedRequest;
 use std::borrow::Cow;
@@ -237,16 +237,25 @@ async fn read_error(
     let mut fault = penstock_dialect::classify_error(status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
-        name_own_member(run.request.dialect, refusal);
+        name_own_member(run.request, dialect, refusal);
     }
     AttemptError::Fault(fault)
 }
 
-/// Replaces the path of a message in the text of a refusal by `input`, for a client whose request has no messages.
-fn name_own_member(dialect: Dialect, refusal: &mut ApiError) {
-    let is_message = dialect == Dialect::Responses && refusal.message.starts_with("messages[");
-    if let Some((_, about)) = refusal.message.split_once(": ").filter(|_| is_message) {
-        refusal.message = format!("input: {about}").into();
+/// Replaces the path that a provider of another dialect names by the client's own. The provider's numbers of messages
+/// differ from the client's, except those of a tool call, which the gateway has found in the client's request.
+fn name_own_member(request: &InferenceRequest, provider: Dialect, refusal: &mut ApiError) {
+    let Some(path) = refusal.param.clone() else { return };
+    if path.contains(".tool_calls[") && request.dialect.request_form() == RequestForm::Chat {
+        *refusal = request.name_client_param(refusal.clone());
+        return;
+    }
+    let own = request.dialect.name_of_provider_member(provider, &path);
+    if own != path {
+        if let Some(about) = refusal.message.strip_prefix(&path).filter(|about| about.starts_with(": ")) {
+            refusal.message = format!("{own}{about}").into();
+        }
+        refusal.param = Some(own.to_owned());
     }
 }
 

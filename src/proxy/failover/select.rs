@@ -100,7 +100,7 @@ pub fn unsupported_by_offer_error(
     let unsupported = || constrained.then(|| WireFormat::unsupported_constraint_error(offer, ask)).flatten();
     let too_many = || offer.too_many_choices_error(ask, || moment.steady);
     let missing = offer.missing_capability_error(ask).or_else(unsupported).or_else(too_many);
-    missing.map(|refusal| ask.mark_client_param(refusal))
+    missing.map(|refusal| ask.name_client_param(refusal))
 }
 
 /// Returns the fit of the request into the context window of an offer; without a token count, the request counts as

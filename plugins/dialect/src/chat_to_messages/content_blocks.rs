@@ -158,7 +158,7 @@ pub(super) fn append_blocks<'a>(
             _ => {
                 return Err(ApiError::unsupported(
                     format!("{at}[{index}].type"),
-                    "Only `text` and `image_url` parts are supported with this model.",
+                    "Only text and images are supported with this model.",
                 ));
             }
         }

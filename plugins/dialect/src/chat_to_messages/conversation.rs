@@ -251,8 +251,8 @@ impl<'a> MessagesConversation<'a> {
             None => Ok(()),
             Some(at) => Err(ApiError::invalid(
                 at.as_str(),
-                "With this model's provider each tool call needs a `tool` message with its id before the \
-                 assistant's next message.",
+                "With this model's provider each tool call needs a result with its id before the assistant's \
+                 next message.",
             )),
         }
     }

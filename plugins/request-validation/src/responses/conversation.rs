@@ -2,7 +2,7 @@
 
 use super::chat_body::ChatBody;
 use super::content::{ContentPart, write_parts};
-use penstock_core::{EarlierMessage, MappedTool};
+use penstock_core::{EarlierMessage, ItemOrigin, MappedTool, MessageOrigin};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -36,6 +36,18 @@ struct AssistantMessage<'d> {
     /// Messages with their phase and texts.
     messages: Vec<(Option<&'static str>, Vec<JsonValue<'d>>)>,
     calls: Vec<PreviousToolCall<'d>>,
+    /// Item of the first message.
+    content_origin: Option<ItemOrigin>,
+    call_origins: Vec<ItemOrigin>,
+}
+
+/// Origin of the written messages.
+#[derive(Debug)]
+pub(super) struct WrittenConversation {
+    /// Messages that each message of the assistant joins.
+    pub(super) joined: Vec<Vec<EarlierMessage>>,
+    /// Items of each message.
+    pub(super) origins: Vec<MessageOrigin>,
 }
 
 /// Writer of the member `messages` of a chat request.
@@ -46,6 +58,10 @@ pub(super) struct ConversationWriter<'d, 'o> {
     assistant: AssistantMessage<'d>,
     /// Messages that each written message of the assistant joins.
     joined: Vec<Vec<EarlierMessage>>,
+    /// Item that is being written.
+    item: ItemOrigin,
+    /// Items of each written message.
+    origins: Vec<MessageOrigin>,
     call_ids: HashSet<Cow<'d, str>>,
 }
 
@@ -58,8 +74,15 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
             is_empty: true,
             assistant: AssistantMessage::default(),
             joined: Vec::new(),
+            item: ItemOrigin::Instructions,
+            origins: Vec::new(),
             call_ids: HashSet::new(),
         }
+    }
+
+    /// Starts another item of the conversation.
+    pub(super) const fn start_item(&mut self, item: ItemOrigin) {
+        self.item = item;
     }
 
     /// Adds reasoning text to the assistant message that is being collected.
@@ -77,6 +100,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         };
         let texts: Vec<_> = parts.iter().filter_map(text).collect();
         if !texts.is_empty() {
+            self.assistant.content_origin.get_or_insert(self.item);
             self.assistant.messages.push((phase, texts));
         }
     }
@@ -84,6 +108,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Adds a tool call of an answer.
     pub(super) fn push_call(&mut self, call: PreviousToolCall<'d>) {
         self.call_ids.insert(call.id.text());
+        self.assistant.call_origins.push(self.item);
         self.assistant.calls.push(call);
     }
 
@@ -95,6 +120,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the output of a tool.
     pub(super) fn write_output(&mut self, call_id: JsonValue<'d>, parts: &[ContentPart<'d>]) {
         self.flush();
+        self.origins.push(MessageOrigin { content: self.item, is_output: true, calls: Vec::new() });
         self.start_message("tool");
         self.out.write_json(r#","tool_call_id":"#);
         self.out.write_json(call_id.raw());
@@ -104,6 +130,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes a message of the role `user` or `system`.
     pub(super) fn write_message(&mut self, role: &str, parts: &[ContentPart<'d>]) {
         self.flush();
+        self.origins.push(MessageOrigin { content: self.item, is_output: false, calls: Vec::new() });
         self.start_message(role);
         self.write_content(parts);
     }
@@ -125,10 +152,10 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
     /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because its answer was
     /// interrupted.
     fn flush(&mut self) {
-        let AssistantMessage { reasoning, messages, calls } = std::mem::take(&mut self.assistant);
-        if messages.is_empty() && calls.is_empty() {
-            return;
-        }
+        let AssistantMessage { reasoning, messages, calls, content_origin, call_origins } =
+            std::mem::take(&mut self.assistant);
+        let Some(content) = content_origin.or(call_origins.first().copied()) else { return };
+        self.origins.push(MessageOrigin { content, is_output: false, calls: call_origins });
         self.start_message("assistant");
         if messages.is_empty() {
             self.out.write_json(r#","content":null"#);
@@ -172,12 +199,11 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.joined.push(joined);
     }
 
-    /// Writes the pending assistant message and the end of `messages`. Returns the messages that each message of the
-    /// assistant joins.
-    pub(super) fn finish(mut self) -> Vec<Vec<EarlierMessage>> {
+    /// Writes the pending assistant message and the end of `messages`.
+    pub(super) fn finish(mut self) -> WrittenConversation {
         self.flush();
         self.out.write_json("]");
-        self.joined
+        WrittenConversation { joined: self.joined, origins: self.origins }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::chat_body::ChatBody;
 use super::content::{AllowedParts, ContentPart, read_parts};
-use super::conversation::{CallArguments, ConversationWriter, PreviousToolCall};
+use super::conversation::{CallArguments, ConversationWriter, PreviousToolCall, WrittenConversation};
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
-use penstock_core::{ApiError, EarlierMessage, decode_opaque_reasoning};
+use penstock_core::{ApiError, ItemOrigin, decode_opaque_reasoning};
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
@@ -17,14 +17,13 @@ const EXPECTED: &str = "a string or an array of input items";
 const STORED: &str =
     "this API key stores no responses; send the item itself (clients do so with `store: false`)";
 
-/// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`. Returns
-/// the messages that each message of the assistant joins.
+/// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`.
 pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
     previous: &JsonTape<'d>,
     tools: &DeclaredTools<'d>,
     out: &mut ChatBody,
-) -> Result<Vec<Vec<EarlierMessage>>, ApiError> {
+) -> Result<WrittenConversation, ApiError> {
     let mut messages = ConversationWriter::new(out);
     if let Some(instructions) = top.get("instructions") {
         let instructions = read::string(instructions, &top.path("instructions"))?;
@@ -33,12 +32,14 @@ pub(super) fn write_messages<'d>(
         }
     }
     let path = top.path("previous_response_id");
+    messages.start_item(ItemOrigin::Previous);
     for (index, item) in previous.root().iter().flat_map(JsonValue::items).enumerate() {
         write_item(item, &path.index(index), tools, &mut messages)?;
     }
     let path = top.path("input");
     let input = read::required(top.get("input"), &path, EXPECTED)?;
     if input.is_string() {
+        messages.start_item(ItemOrigin::Text);
         messages.write_message("user", &[ContentPart::Text(input)]);
         return Ok(messages.finish());
     }
@@ -49,6 +50,7 @@ pub(super) fn write_messages<'d>(
         return Err(path.invalid("expected at least one item"));
     }
     for (index, item) in input.items().enumerate() {
+        messages.start_item(ItemOrigin::Item(u32::try_from(index).unwrap_or(u32::MAX)));
         write_item(item, &path.index(index), tools, &mut messages)?;
     }
     Ok(messages.finish())

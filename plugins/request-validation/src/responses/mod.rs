@@ -61,20 +61,24 @@ pub fn validate_responses_request_with_storage(
 ) -> Result<InferenceRequest, ApiError> {
     let converted = convert(&body, limits, purpose, storage).map_err(ApiError::with_client_param)?;
     drop(body);
-    let foreign = &converted.details.foreign_members;
+    let details = converted.details;
     let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))
-        .map_err(|refusal| name_member(refusal, foreign))?;
+        .map_err(|refusal| name_member(refusal, &details))?;
     ask.dialect = Dialect::Responses;
-    ask.responses = Some(Box::new(converted.details));
+    ask.responses = Some(Box::new(details));
     Ok(ask)
 }
 
-/// Replaces the name of the member in a refusal of the chat form by that of the client's member.
-fn name_member(refusal: ApiError, foreign: &[&str]) -> ApiError {
+/// Names the member of the client in a refusal of the chat form.
+fn name_member(refusal: ApiError, details: &ResponsesDetails) -> ApiError {
     match refusal.param.as_deref() {
         Some("messages") => {}
-        Some(name) if foreign.contains(&name) => return refusal.with_client_param(),
-        _ => return refusal,
+        Some(name) if details.foreign_members.contains(&name) => return refusal.with_client_param(),
+        Some(path) => match details.client_path(path) {
+            Some(own) => return refusal.with_param(own).with_client_param(),
+            None => return refusal,
+        },
+        None => return refusal,
     }
     ApiError::invalid("input", "input: expected at least one item that is a message, a call or its output")
 }
@@ -114,7 +118,7 @@ fn convert(
     out.write_string_member("model", &model);
     let previous =
         storage::PreviousConversation::parse(&previous, limits, &top.path("previous_response_id"))?;
-    let earlier_messages = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
+    let conversation = input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);
@@ -132,7 +136,8 @@ fn convert(
         stored_input,
         in_background,
         foreign_members: foreign_members(&top),
-        earlier_messages,
+        earlier_messages: conversation.joined,
+        message_origins: conversation.origins,
         session: session_members(&top),
     };
     Ok(ConvertedRequest { body: out.finish(), details })
