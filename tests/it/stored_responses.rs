@@ -84,6 +84,38 @@ async fn a_stored_response_is_retrieved_continued_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_are_included_are_added_to_a_stored_response() {
+    let provider = Provider::start().await;
+    let thinks = event(&delta(json!({"reasoning_content": "Because."}), None));
+    let end = [finish("stop"), usage(9, 5), done(), ScriptStep::End];
+    let script = [sse(), role(), thinks, text("Yes.")].into_iter().chain(end).collect();
+    provider.then(script).then(stream(&["More"]));
+    let running = Bench::new().provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    let first = response(&client.post(RESPONSES, &ask(true, "Hi")).await);
+    let sealed = penstock_core::encode_opaque_reasoning("Because.");
+    assert!(first["output"][0].get("encrypted_content").is_none(), "{first}");
+    let get = async |query: &str| client.get(&format!("{}{query}", path(&first))).await;
+    let whole =
+        get("?include[]=reasoning.encrypted_content&include[]=message.output_text.logprobs").await.json();
+    assert_eq!(whole["output"][0]["encrypted_content"], sealed);
+    assert_eq!(conformance::check_response(&whole), Ok(()));
+    assert_eq!(get("?include=message.output_text.logprobs").await.json(), first);
+    for query in ["?include=zzz", "?include%5B%5D=reasoning", "/input_items?include[]=zzz"] {
+        let refused = get(query).await;
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("include")), "{query}");
+    }
+    let mut body = ask(true, "More");
+    body["previous_response_id"] = first["id"].clone();
+    let second = response(&client.post(RESPONSES, &body).await);
+    let list = async |query: &str| {
+        client.get(&format!("{}/input_items?order=asc{query}", path(&second))).await.json()
+    };
+    assert_eq!(list("&include[]=reasoning.encrypted_content").await["data"][1]["encrypted_content"], sealed);
+    assert!(list("").await["data"][1].get("encrypted_content").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_without_the_setting_stores_nothing_and_its_continuation_is_refused() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;

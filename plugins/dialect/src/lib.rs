@@ -20,6 +20,7 @@ pub mod item_references;
 pub mod parameters;
 pub mod repeated_items;
 mod repeated_text;
+pub mod sealed_items;
 pub mod stored_response;
 pub mod write;
 

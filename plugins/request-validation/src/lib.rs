@@ -34,5 +34,8 @@ pub use images::{validate_images, validate_images_with_default};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, validate_count_tokens_request, validate_messages_request};
 pub use metered::{validate_speech, validate_texts};
-pub use responses::{ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage};
+pub use responses::{
+    ENCRYPTED_REASONING, INCLUDES, ResponsesPurpose, validate_responses_request,
+    validate_responses_request_with_storage,
+};
 pub use vectors::{validate_embeddings, validate_rerank};

@@ -15,6 +15,8 @@ mod tool_choice;
 mod tools;
 
 use crate::body::{RootObject, validate_body};
+pub use settings::{ENCRYPTED_REASONING, INCLUDES};
+
 use crate::field_path::PathStyle;
 use crate::limits::RequestLimits;
 use crate::members;

@@ -17,9 +17,9 @@ const STRINGS: &[&str] = &["prompt_cache_key", "safety_identifier", "service_tie
 /// Value of `include` for log probabilities of the text.
 const LOGPROBS: &str = "message.output_text.logprobs";
 /// Value of `include` for reasoning that the client sends back.
-const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+pub const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 /// Values of `include`. Those for the output of tools have no effect, because the gateway runs no tools.
-const INCLUDES: &[&str] = &[
+pub const INCLUDES: &[&str] = &[
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
     "file_search_call.results",

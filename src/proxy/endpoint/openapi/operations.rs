@@ -98,6 +98,8 @@ pub fn query_parameter_schema(written: &str) -> Value {
         ("offset", _) => json!({ "type": "integer", "minimum": 0, "default": 0 }),
         ("starting_after", _) => json!({ "type": "integer", "minimum": 0,
             "description": "With `stream=true`: only the events after the one with this `sequence_number`." }),
+        ("include[]", _) => json!({ "type": "array",
+            "items": { "enum": penstock_request_validation::INCLUDES } }),
         ("include_aliases" | "include_meta" | "stream", _) => json!({ "type": "boolean", "default": false }),
         ("from" | "to", _) => json!({ "type": "string", "format": "date",
             "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),

@@ -1,5 +1,6 @@
 //! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
 
+use super::include::IncludedParts;
 use super::stored::find_response;
 use crate::proxy::endpoint::openapi::{EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
@@ -41,28 +42,34 @@ impl Endpoint for ListInputItems {
             "Lists the items that a stored response answers",
             &[(200, &[(JSON, "ItemList")])],
         )
-        .with_query(&["after", "limit 1 100 20", "order"])
+        .with_query(&["after", "include[]", "limit 1 100 20", "order"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let query = ItemQuery::parse(x.caller.query().unwrap_or_default())?;
+            let text = x.caller.query().unwrap_or_default();
+            let (query, parts) = (ItemQuery::parse(text)?, IncludedParts::parse(text)?);
             let document = find_response(x, &decode_segment(tail)).await?;
             let stored = StoredResponse::parse(&document).ok_or(ApiError::new(ErrorCode::Internal))?;
             let page = item_page(stored.input_items, query.after.as_deref(), query.is_ascending, query.limit);
             let page = page.ok_or_else(|| {
                 ApiError::invalid("after", "after: expected the id of an item of this response.")
             })?;
-            Ok(x.send_json(200, list_object(&page)).await)
+            let size: usize = page.items.iter().map(|item| item.len()).sum();
+            x.reserve_memory(size.saturating_mul(2))?;
+            Ok(x.send_json(200, list_object(&page, parts)).await)
         })
     }
 }
 
 /// Writes the list object of a page.
-fn list_object(page: &ItemPage<'_>) -> Vec<u8> {
+fn list_object(page: &ItemPage<'_>, parts: IncludedParts) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + page.items.iter().map(|item| item.len() + 1).sum::<usize>());
     out.extend_from_slice(br#"{"object":"list","data":["#);
-    out.extend_from_slice(&page.items.join(&b','));
+    for (at, item) in page.items.iter().enumerate() {
+        out.extend_from_slice(if at > 0 { b"," } else { b"" });
+        out.extend_from_slice(&parts.add_to_item(item));
+    }
     out.push(b']');
     for (name, item) in [("first_id", page.items.first()), ("last_id", page.items.last())] {
         out.extend_from_slice(format!(",\"{name}\":").as_bytes());
@@ -127,11 +134,15 @@ mod tests {
     #[test]
     fn a_page_is_a_list_object() {
         let page = ItemPage { items: vec![br#"{"id":"a"}"#, br#"{"id":"b\""}"#], has_more: true };
-        let list: serde_json::Value = serde_json::from_slice(&list_object(&page)).unwrap();
+        let list: serde_json::Value =
+            serde_json::from_slice(&list_object(&page, IncludedParts::default())).unwrap();
         assert_eq!((&list["first_id"], &list["last_id"]), (&"a".into(), &"b\"".into()));
         assert_eq!((list["data"].as_array().unwrap().len(), &list["has_more"]), (2, &true.into()));
-        let empty: serde_json::Value =
-            serde_json::from_slice(&list_object(&ItemPage { items: Vec::new(), has_more: false })).unwrap();
+        let empty: serde_json::Value = serde_json::from_slice(&list_object(
+            &ItemPage { items: Vec::new(), has_more: false },
+            IncludedParts::default(),
+        ))
+        .unwrap();
         assert!(empty["last_id"].is_null() && empty["data"].as_array().unwrap().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! endpoints of stored responses.
 
 mod background;
+mod include;
 mod input_items;
 mod previous;
 mod references;

@@ -1,5 +1,6 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
+use super::include::IncludedParts;
 use super::{background, stream};
 use crate::proxy::endpoint::openapi::{EVENTS, EndpointWork, JSON, Operation};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
@@ -41,18 +42,21 @@ impl Endpoint for GetResponse {
             "A stored response, or the events of a background response",
             &[(200, &[(JSON, "Response"), EVENTS])],
         )
-        .with_query(&["stream", "starting_after"])
+        .with_query(&["include[]", "stream", "starting_after"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let id = decode_segment(tail).into_owned();
-            if let Some(after) = stream::requested_stream(x.caller.query().unwrap_or_default())? {
-                return stream::stream_response(x, &id, after).await;
+            let query = x.caller.query().unwrap_or_default();
+            let parts = IncludedParts::parse(query)?;
+            if let Some(after) = stream::requested_stream(query)? {
+                return stream::stream_response(x, &id, after, parts).await;
             }
             let document = find_response(x, &id).await?;
             let response = background::current_response(x, &id, &document).await?;
             drop(document);
+            let response = parts.add_to_response(x, response)?;
             Ok(x.send_json(200, response).await)
         })
     }

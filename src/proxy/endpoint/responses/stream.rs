@@ -5,6 +5,7 @@
 //! A stream that cannot be completed breaks off, or ends with an error event: the client continues it with
 //! `starting_after`.
 
+use super::include::IncludedParts;
 use super::stream_watch::{StreamInterruption, StreamWatch, load_current_response};
 use crate::limits::background_stream_permits::BackgroundStreamPermit;
 use crate::proxy::endpoint::query_parameters;
@@ -45,10 +46,11 @@ pub(super) async fn stream_response(
     x: &mut Exchange<'_>,
     id: &str,
     after: Option<u64>,
+    parts: IncludedParts,
 ) -> Result<WriteOutcome, ApiError> {
     let permit = x.app.background_stream_permits.acquire(&x.principal.account.id)?;
-    let watch = StreamWatch::new(x, id, permit);
-    let response = load_current_response(x, id).await?;
+    let watch = StreamWatch::new(x, id, permit, parts);
+    let response = load_current_response(x, id, parts).await?;
     if !is_background(&response) {
         return Err(ApiError::unsupported("stream", NOT_BACKGROUND));
     }
@@ -76,7 +78,8 @@ pub(super) async fn stream_created_response(
     permit: BackgroundStreamPermit,
     queued: Vec<u8>,
 ) -> WriteOutcome {
-    let watch = StreamWatch::new(x, id, permit);
+    // What the request includes is in the stored response.
+    let watch = StreamWatch::new(x, id, permit, IncludedParts::default());
     send_events(x, id, watch, (ResponseReplay::new(None), queued)).await
 }
 

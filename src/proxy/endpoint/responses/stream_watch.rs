@@ -1,6 +1,7 @@
 //! Watch over an open stream of a background response: its client, its key, its response, and the process.
 
 use super::background::current_response;
+use super::include::IncludedParts;
 use super::stored::find_response;
 use crate::batch::ResponseWatcher;
 use crate::limits::background_stream_permits::BackgroundStreamPermit;
@@ -41,16 +42,23 @@ pub(super) struct StreamWatch {
     changes: Option<ResponseWatcher>,
     /// End of the stream while the process drains.
     drain_end: Option<Instant>,
+    parts: IncludedParts,
     _permit: BackgroundStreamPermit,
 }
 
 impl StreamWatch {
     /// Creates the watch over the stream of a response. No change from then on is missed.
-    pub(super) fn new(x: &Exchange<'_>, id: &str, permit: BackgroundStreamPermit) -> Self {
+    pub(super) fn new(
+        x: &Exchange<'_>,
+        id: &str,
+        permit: BackgroundStreamPermit,
+        parts: IncludedParts,
+    ) -> Self {
         Self {
             client: ClientWatch::new(x.principal.clone(), Some(x.config.settings.limits.heartbeat)),
             changes: x.app.batches.watch_background_response(id),
             drain_end: None,
+            parts,
             _permit: permit,
         }
     }
@@ -79,7 +87,7 @@ impl StreamWatch {
             if !is_key_valid(x) {
                 return Err(StreamInterruption::BrokenOff(ErrorCode::InvalidKey));
             }
-            let checked = changed_response(x, id, is_shown_running).await;
+            let checked = changed_response(x, id, is_shown_running, self.parts).await;
             if let Some(response) = failures.record(checked)? {
                 return Ok(response);
             }
@@ -132,21 +140,27 @@ async fn changed_response(
     x: &mut Exchange<'_>,
     id: &str,
     is_shown_running: bool,
+    parts: IncludedParts,
 ) -> Result<Option<Vec<u8>>, ApiError> {
     let unfinished = x.app.batches.find_unfinished_response(&x.principal.public_id, id).await?;
     if unfinished.is_some_and(|record| (record.state == BatchState::InProgress) == is_shown_running) {
         return Ok(None);
     }
-    load_current_response(x, id).await.map(Some)
+    load_current_response(x, id, parts).await.map(Some)
 }
 
 /// Reads the response as its client sees it now, with memory for a piece of its stream.
 ///
 /// # Errors
 /// Returns 404 if it is not there, and the errors of the store and of admission control.
-pub(super) async fn load_current_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn load_current_response(
+    x: &mut Exchange<'_>,
+    id: &str,
+    parts: IncludedParts,
+) -> Result<Vec<u8>, ApiError> {
     let document = find_response(x, id).await?;
     let response = current_response(x, id, &document).await?;
+    let response = parts.add_to_response(x, response)?;
     x.reserve_memory(response.len().saturating_mul(PIECE_FACTOR))?;
     Ok(response)
 }
