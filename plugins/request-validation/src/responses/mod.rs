@@ -7,6 +7,7 @@
 mod chat_body;
 mod content;
 mod conversation;
+mod function_name;
 mod input;
 mod repeated;
 mod settings;
@@ -14,9 +15,9 @@ mod storage;
 mod tool_choice;
 mod tools;
 
-use crate::body::{RootObject, validate_body};
 pub use settings::{ENCRYPTED_REASONING, INCLUDES};
 
+use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::limits::RequestLimits;
 use crate::members;

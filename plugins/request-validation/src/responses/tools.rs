@@ -2,17 +2,15 @@
 //! are refused by name.
 
 use super::chat_body::ChatBody;
+use super::function_name::join_name;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
-use crate::read::{self, MAX_NAME};
+use crate::read;
 use penstock_core::{ApiError, MappedTool};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
-
-/// Text between namespace and tool name in the name of the function.
-const SEPARATOR: &str = "__";
 
 /// Tool that the client runs.
 #[derive(Debug)]
@@ -97,12 +95,6 @@ impl<'d> DeclaredTools<'d> {
         }
         let path = at.key("name");
         let name = read::required_name(name, &path, "a string")?;
-        if join_name(namespace, name).len() > MAX_NAME {
-            let most = MAX_NAME - SEPARATOR.len();
-            return Err(
-                path.invalid(format_args!("expected at most {most} bytes together with its namespace"))
-            );
-        }
         description.map(|text| read::string(text, &at.key("description"))).transpose()?;
         if is_namespace {
             let path = at.key("tools");
@@ -133,7 +125,7 @@ impl<'d> DeclaredTools<'d> {
         namespace: Option<JsonValue<'d>>,
         name: JsonValue<'d>,
     ) -> Option<&DeclaredTool<'d>> {
-        self.list.get(*self.positions.get(&*join_name(namespace, name))?)
+        self.list.get(*self.positions.get(&*self.function_name(namespace, name))?)
     }
 
     /// Returns the name of the function that the provider is given for a tool.
@@ -142,7 +134,7 @@ impl<'d> DeclaredTools<'d> {
         namespace: Option<JsonValue<'d>>,
         name: JsonValue<'d>,
     ) -> Cow<'d, str> {
-        join_name(namespace, name)
+        join_name(namespace.map(|namespace| namespace.text()), name.text())
     }
 
     /// Returns true if there are no tools.
@@ -150,9 +142,12 @@ impl<'d> DeclaredTools<'d> {
         self.list.is_empty()
     }
 
-    /// Returns the tools whose calls must be converted back for the client: custom tools, and tools in a namespace.
+    /// Returns the tools whose calls must be converted back for the client: custom tools, tools in a namespace, and tools
+    /// whose functions have a shorter name.
     pub(super) fn mapped_tools(&self) -> Vec<MappedTool> {
-        let special = |tool: &&DeclaredTool<'d>| tool.namespace.is_some() || tool.is_custom();
+        let special = |tool: &&DeclaredTool<'d>| {
+            tool.namespace.is_some() || tool.is_custom() || tool.function_name() != tool.name.text()
+        };
         let convert = |tool: &DeclaredTool<'d>| MappedTool {
             function_name: tool.function_name().into(),
             name: tool.name.text().into(),
@@ -173,14 +168,6 @@ impl<'d> DeclaredTools<'d> {
             tool.write(out);
         }
         out.write_json("]");
-    }
-}
-
-/// Returns the name of a tool's function: namespace, separator and name.
-fn join_name<'d>(namespace: Option<JsonValue<'d>>, name: JsonValue<'d>) -> Cow<'d, str> {
-    match namespace {
-        Some(namespace) => Cow::Owned(format!("{}{SEPARATOR}{}", namespace.text(), name.text())),
-        None => name.text(),
     }
 }
 
@@ -215,7 +202,7 @@ fn read_grammar<'d>(
 impl<'d> DeclaredTool<'d> {
     /// Returns the name of the function that the provider is given.
     pub(super) fn function_name(&self) -> Cow<'d, str> {
-        join_name(self.namespace, self.name)
+        join_name(self.namespace.map(|namespace| namespace.text()), self.name.text())
     }
 
     /// Returns true for a custom tool.

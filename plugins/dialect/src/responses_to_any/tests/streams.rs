@@ -221,6 +221,50 @@ fn a_tool_in_a_namespace_is_called_by_both_names() {
 }
 
 #[test]
+fn a_tool_with_a_long_name_has_a_short_one_at_the_provider() {
+    let (namespace, name) =
+        ("mcp__".to_owned() + &"server".repeat(12), "create_issue".to_owned() + &"s".repeat(60));
+    let tools = json!([{"type": "namespace", "name": namespace, "description": "Issues",
+        "tools": [{"type": "function", "name": "create_issue"}, {"type": "custom", "name": name}]},
+        {"type": "function", "name": name, "parameters": {"type": "object"}}]);
+    let earlier = json!([{"role": "user", "content": "Hi"},
+        {"type": "function_call", "call_id": "c0", "namespace": namespace, "name": "create_issue", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c0", "output": "ok"}]);
+    let choice = json!({"type": "function", "name": name});
+    let body = json!({"model": "m", "input": earlier, "stream": true, "tools": tools, "tool_choice": choice});
+    let ask = admitted_request(&body);
+    let abilities = OfferCapabilities::default();
+    for provider in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let target = test_support::sample_target(provider, &abilities);
+        let sent =
+            find_translator(Dialect::Responses, provider).unwrap().build_request(&ask, &target).unwrap();
+        let sent = String::from_utf8(sent.concat()).unwrap();
+        assert!(!sent.contains(&"server".repeat(12)) && !sent.contains(&"s".repeat(60)), "{sent}");
+    }
+    let sent: Value = serde_json::from_slice(&ask.body).unwrap();
+    let names: Vec<&str> = (0..3).map(|at| sent["tools"][at]["function"]["name"].as_str().unwrap()).collect();
+    assert!(names.iter().all(|name| name.len() <= 64), "{names:?}");
+    assert_eq!(sent["messages"][1]["tool_calls"][0]["function"]["name"], names[0]);
+    assert_eq!(sent["tool_choice"]["function"]["name"], names[2]);
+    let expected = [
+        (json!(namespace), "create_issue", "function_call"),
+        (json!(namespace), &name, "custom_tool_call"),
+        (Value::Null, &name, "function_call"),
+    ];
+    for (function, (namespace, name, kind)) in names.iter().zip(expected) {
+        let call = json!({"tool_calls": [{"index": 0, "id": "c1",
+            "function": {"name": function, "arguments": "{\"input\":\"x\"}"}}]});
+        let stream = chunk(call, None) + &chunk(json!({}), Some("tool_calls"));
+        let events = stream_events(&ask, Dialect::Chat, stream.as_bytes());
+        let item = &events.last().unwrap()["response"]["output"][0];
+        assert_eq!(
+            (&item["namespace"], item["name"].as_str(), item["type"].as_str()),
+            (&namespace, Some(name), Some(kind))
+        );
+    }
+}
+
+#[test]
 fn log_probabilities_are_those_of_the_text() {
     let token = json!({"token": "Yes", "logprob": -0.1, "bytes": [89, 101, 115], "top_logprobs": []});
     let choice = json!({"index": 0, "delta": {"content": "Yes"}, "logprobs": {"content": [token]}});
