@@ -9,8 +9,8 @@ use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
 use crate::time::clock;
-use bytes::BytesMut;
-use penstock_http_wire::http1_request::{HeadError, HeadLimits, HeadParser};
+use bytes::{Buf, BytesMut};
+use penstock_http_wire::http1_request::{EmptyLines, HeadError, HeadLimits, HeadParser};
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::ServerSession;
@@ -129,7 +129,8 @@ async fn read_head(
 ) -> HeadRead {
     let head_limits = HeadLimits { bytes: limits.head, target: limits.target, fields: limits.head_fields };
     let mut deadline = clock::cached_now() + if reused { limits.keep_alive } else { limits.request_head };
-    let mut scan = HeadParser::default();
+    let (mut scan, mut lines) = (HeadParser::default(), EmptyLines::default());
+    buffer.advance(lines.ignored_prefix(buffer));
     // The buffer has the first bytes of a pipelined request.
     if !buffer.is_empty() {
         deadline = clock::cached_now() + limits.request_head;
@@ -151,7 +152,18 @@ async fn read_head(
             () = drain_grace(stop), if reused && !begun => return HeadRead::Closed,
         };
         let read = match read {
-            Ok(Ok(1..)) => scan.push(buffer, head_limits),
+            Ok(Ok(1..)) => {
+                let ignored = lines.ignored_prefix(buffer);
+                if ignored > 0 {
+                    buffer.advance(ignored);
+                    scan = HeadParser::default();
+                }
+                // A connection on which only an empty line has arrived is still idle.
+                if buffer.is_empty() {
+                    continue;
+                }
+                scan.push(buffer, head_limits)
+            }
             Err(_) if begun => return HeadRead::Late,
             _ => return HeadRead::Closed,
         };

@@ -35,6 +35,24 @@ pub enum HeadError {
     TooManyFields,
 }
 
+/// Maximum number of empty lines before a request line that are ignored (RFC 9112, section 2.2).
+const MAX_EMPTY_LINES: usize = 2;
+
+/// Counter of the empty lines before a request line, which some clients send after the body of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmptyLines(usize);
+
+impl EmptyLines {
+    /// Returns the number of bytes at the start of a head that are ignored. The caller removes them before it parses the
+    /// rest, so that no other parser sees them. Further empty lines are not ignored.
+    pub fn ignored_prefix(&mut self, bytes: &[u8]) -> usize {
+        let lines = bytes.chunks_exact(2).take(MAX_EMPTY_LINES - self.0).take_while(|line| *line == b"\r\n");
+        let count = lines.count();
+        self.0 += count;
+        count * 2
+    }
+}
+
 /// Byte range in a head, as start and end.
 type ByteSpan = (usize, usize);
 
@@ -49,7 +67,6 @@ pub struct HeadParser {
     /// Number of bytes without a line end, so that a line that arrives slowly is not searched again with each byte.
     searched: usize,
     begun: bool,
-    blank: bool,
     old: bool,
     method: ByteSpan,
     target: RequestTarget,
@@ -129,9 +146,6 @@ impl HeadParser {
     }
 
     fn parse_request_line(&mut self, line: &[u8], from: usize, caps: HeadLimits) -> Result<(), HeadError> {
-        if line.is_empty() && !std::mem::replace(&mut self.blank, true) {
-            return Ok(());
-        }
         let mut parts = line.split(|byte| *byte == b' ');
         let (method, target, version) = (parts.next(), parts.next(), parts.next());
         let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next())

@@ -62,6 +62,32 @@ async fn pipelined_requests_are_answered_in_order_wherever_they_are_cut() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_lines_before_a_request_line_are_ignored_wherever_they_are_cut() {
+    let provider = Provider::start().await;
+    provider.always(plain("Hello"));
+    let running = settled(Bench::new(), &provider).await;
+    let key = &running.client.key;
+    let missing = "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n";
+    let all = format!("\r\n{}\r\n\r\n{missing}\r\n{missing}\r\n\r\n", with_length(key, "one"));
+    for cut in 0..=all.len() {
+        let heard = in_halves(running.client.address, all.as_bytes(), cut).await;
+        assert_eq!(statuses(&heard), [200, 404, 404], "{cut}: {}", String::from_utf8_lossy(&heard));
+    }
+    assert_eq!(provider.seen().len(), all.len() + 1);
+    // Further empty lines, and other bytes that look like one, are refused.
+    for prefix in ["\r\n\r\n\r\n", "\n", "\r", " \r\n", "\r\n\n", "\0\r\n"] {
+        let head = format!("{prefix}{missing}");
+        for cut in 0..=prefix.len() + 1 {
+            let heard = in_halves(running.client.address, head.as_bytes(), cut).await;
+            assert_eq!(statuses(&heard), [400], "{prefix:?} {cut}: {}", String::from_utf8_lossy(&heard));
+        }
+        let pipelined = format!("{missing}{head}");
+        let heard = say(running.client.address, pipelined.as_bytes()).await;
+        assert_eq!(statuses(&heard), [404, 400], "{prefix:?}: {}", String::from_utf8_lossy(&heard));
+    }
+}
+
 /// A request whose framing other servers may read differently is the last of its connection, whatever follows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_answered_behind_a_chunked_body() {

@@ -23,9 +23,25 @@ fn is_malformed(result: Result<Option<usize>, HeadError>) -> bool {
 fn a_good_head_ends_where_its_empty_line_does() {
     let head = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
     assert_eq!(parse_head(head), Ok(Some(head.len() - 5)));
-    assert_eq!(parse_head(b"\r\nGET / HTTP/1.0\r\n\r\n"), Ok(Some(20)));
     assert!(parse_with_fields("Transfer-Encoding:  CHUNKED \r\n").unwrap().is_some());
     assert_eq!(parse_head(b"GET / HTTP/1.1\r\nHost: a\r\n"), Ok(None));
+}
+
+#[test]
+fn two_empty_lines_before_a_request_line_are_ignored() {
+    assert!(is_malformed(parse_head(b"\r\nGET / HTTP/1.0\r\n\r\n")), "the caller removes them");
+    for (lines, ignored) in
+        [("", 0), ("\r\n", 2), ("\r\n\r\n", 4), ("\r\n\r\n\r\n", 4), ("\n", 0), ("\r", 0), (" \r\n", 0)]
+    {
+        let head = format!("{lines}GET / HTTP/1.0\r\n\r\n");
+        // The bytes arrive in two pieces.
+        for at in 0..=head.len() {
+            let mut empty_lines = EmptyLines::default();
+            let first = empty_lines.ignored_prefix(&head.as_bytes()[..at]);
+            let second = empty_lines.ignored_prefix(&head.as_bytes()[first..]);
+            assert_eq!(first + second, ignored, "{lines:?} {at}");
+        }
+    }
 }
 
 #[test]
@@ -196,7 +212,7 @@ fn request_of(head: &[u8]) -> Http1RequestHead {
 #[test]
 fn a_request_head_exposes_its_fields() {
     let request = request_of(
-        b"\r\nPOST /v1/x?a=b?c HTTP/1.1\r\nHost:\ta:80 \r\nX-Empty:\r\nx-two: 1\r\nX-Two:2\r\ncontent-LENGTH: 007\r\n\r\n1234567",
+        b"POST /v1/x?a=b?c HTTP/1.1\r\nHost:\ta:80 \r\nX-Empty:\r\nx-two: 1\r\nX-Two:2\r\ncontent-LENGTH: 007\r\n\r\n1234567",
     );
     assert_eq!(request.method(), b"POST");
     assert_eq!((request.path(), request.query()), ("/v1/x", Some("a=b?c")));
