@@ -100,8 +100,10 @@ impl SettingsResolver<'_> {
         ServedHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Parses a public base URL, which has no path; returns scheme, host and port.
+    /// Parses a public base URL: scheme and host, as clients write them before `/v1`. The remedies for URLs of providers
+    /// do not apply to it.
     pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
+        const REMEDY: &str = "Write only scheme and host, such as \"https://api.example.eu\".";
         match url::parse_base_url(text) {
             Ok(base) if base.path_prefix.is_empty() => {
                 let scheme = if base.tls { "https" } else { "http" };
@@ -109,11 +111,11 @@ impl SettingsResolver<'_> {
             }
             Ok(_) => {
                 let why = "It has a path, which the gateway adds itself.";
-                self.report_mistake(spot, why, "Stop after the host, such as \"https://api.example.eu\".");
+                self.report_mistake(spot, why, REMEDY);
                 None
             }
-            Err((why, fix)) => {
-                self.report_mistake(spot, why, fix);
+            Err((why, _)) => {
+                self.report_mistake(spot, why, REMEDY);
                 None
             }
         }

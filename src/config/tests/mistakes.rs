@@ -347,3 +347,25 @@ fn thousands_of_unknown_models_are_all_reported() {
     assert_eq!(found.len(), 2_000);
     assert!(found.iter().all(|mistake| mistake.reason == "The catalogue has no model with this id."));
 }
+
+#[test]
+fn a_remedy_for_a_public_url_names_no_setting_of_providers() {
+    for url in [
+        "https://a.example.eu/?x=1",
+        "https://a.example.eu#x",
+        "https://u:p@a.example.eu",
+        "ftp://a",
+        "https://",
+    ] {
+        for section in ["listen", "console"] {
+            let text = with(&format!("[{section}]\npublic_url = \"{url}\""), "", "", "");
+            let found = mistakes(&text);
+            let found = found.iter().find(|found| found.key.ends_with("public_url")).unwrap().to_string();
+            assert!(
+                found.ends_with("Write only scheme and host, such as \"https://api.example.eu\"."),
+                "{found}"
+            );
+            assert!(!found.contains("headers") && !found.contains("api_key"), "{found}");
+        }
+    }
+}

@@ -179,6 +179,9 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static dyn Endpoint
     let path = normalize_path(path);
     let endpoints = || ENDPOINTS.iter().copied();
     match route_table::find_route(endpoints(), method, path) {
+        Ok((endpoint, _)) if unknown::is_below_object(endpoint.path(), path) => {
+            Err(unknown::unknown_subpath_error(endpoint.path(), path))
+        }
         Ok(found) => Ok(found),
         Err(RouteError::UnknownPath) => Err(unknown::unknown_path_error(path)),
         Err(RouteError::MethodNotAllowed(allowed)) if *method == Method::HEAD => {
@@ -235,9 +238,21 @@ mod tests {
             compact.code == ErrorCode::NotFound && compact.message.contains("not offered"),
             "{compact:?}"
         );
-        for path in ["/v1/responses/resp_1/foo", "/v1/batches/b_1/foo", "/v1/files/f_1/foo/bar"] {
-            assert_eq!(code(Method::POST, path).code, ErrorCode::NotFound, "{path}");
+        for (path, known) in [
+            (
+                "/v1/responses/resp_1/foo",
+                "/v1/responses/{id}, /v1/responses/{id}/cancel, /v1/responses/{id}/input_items",
+            ),
+            ("/v1/batches/b_1/foo", "/v1/batches/{id}, /v1/batches/{id}/cancel"),
+            ("/v1/files/f_1/foo/bar", "/v1/files/{id}, /v1/files/{id}/content"),
+        ] {
+            for method in [Method::GET, Method::POST, Method::DELETE, Method::PUT] {
+                let refusal = code(method, path);
+                assert_eq!(refusal.code, ErrorCode::NotFound, "{path}");
+                assert!(refusal.message.ends_with(&format!(" {known}.")), "{path}: {}", refusal.message);
+            }
         }
+        assert!(code(Method::GET, "/v1/responses/v1/responses").message.contains("use /v1/responses"));
         for (method, path) in [
             (Method::POST, "/v1/responses/resp_1"),
             (Method::PUT, "/v1/responses/resp_1/cancel"),

@@ -85,18 +85,38 @@ pub(super) fn unknown_action_error(path: &str) -> Option<ApiError> {
     if let Some((_, sentence)) = ACTIONS_NOT_OFFERED.iter().find(|(action, _)| *action == path) {
         return Some(ApiError::with_message(ErrorCode::NotFound, *sentence));
     }
-    let is_below_object = |pattern: &&str| {
-        // Ids of models may have slashes.
-        pattern.ends_with("/*") && *pattern != "/v1/models/*"
-    };
-    let mut patterns = ENDPOINTS.iter().map(|endpoint| endpoint.path()).filter(is_below_object);
-    let is_deeper =
-        patterns.any(|pattern| route_table::match_pattern(pattern, path).is_some_and(|id| id.contains('/')));
-    let is_action = ENDPOINTS
+    let mut patterns = ENDPOINTS.iter().map(|endpoint| endpoint.path());
+    let object = patterns.clone().find(|pattern| is_below_object(pattern, path))?;
+    let is_action = patterns
+        .any(|pattern| !pattern.ends_with("/*") && route_table::match_pattern(pattern, path).is_some());
+    (!is_action).then(|| unknown_subpath_error(object, path))
+}
+
+/// Returns true if a path leads below an object of this pattern. Ids of models may have slashes.
+pub(super) fn is_below_object(pattern: &str, path: &str) -> bool {
+    pattern.ends_with("/*")
+        && pattern != "/v1/models/*"
+        && route_table::match_pattern(pattern, path).is_some_and(|id| id.contains('/'))
+}
+
+/// Returns the 404 of an unknown path below an object: it names the path that the client probably meant, or else the
+/// paths of the object.
+pub(super) fn unknown_subpath_error(object: &str, path: &str) -> ApiError {
+    let refusal = unknown_path_error(path);
+    if refusal.details.contains_key("path") {
+        return refusal;
+    }
+    let mut paths: Vec<String> = ENDPOINTS
         .iter()
         .map(|endpoint| endpoint.path())
-        .any(|pattern| !pattern.ends_with("/*") && route_table::match_pattern(pattern, path).is_some());
-    (is_deeper && !is_action).then(|| unknown_path_error(path))
+        .filter(|known| known.starts_with(object))
+        .map(|known| known.replace('*', "{id}"))
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let message =
+        format!("There is nothing at this path; the paths of such an object are {}.", paths.join(", "));
+    ApiError::with_message(ErrorCode::NotFound, message).with_detail("paths", paths)
 }
 
 /// Returns the 404 of an unknown path.
