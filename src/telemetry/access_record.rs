@@ -25,6 +25,8 @@ pub enum ExchangeOutcome {
     Broken,
     /// The client disconnected before the end.
     Disconnected,
+    /// The exchange is a line of a batch, or a background response, that was cancelled.
+    Cancelled,
     /// The exchange is a line of a batch that released its permit; the line is retried.
     Yielded,
 }
@@ -38,6 +40,7 @@ impl ExchangeOutcome {
             Self::Refused => "refused",
             Self::Broken => "broken",
             Self::Disconnected => "left",
+            Self::Cancelled => "cancelled",
             Self::Yielded => "yielded",
         }
     }
@@ -207,7 +210,10 @@ impl AccessRecord {
     pub fn record_end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == ExchangeOutcome::Ok {
-            self.outcome = ExchangeOutcome::Disconnected;
+            self.outcome = match self.is_batch_line {
+                true => ExchangeOutcome::Cancelled,
+                false => ExchangeOutcome::Disconnected,
+            };
         }
     }
 }

@@ -28,7 +28,10 @@ impl OutcomeCounts {
             ExchangeOutcome::Broken => self.errors += 1,
             ExchangeOutcome::Refused if status >= FIRST_ERROR_STATUS => self.errors += 1,
             ExchangeOutcome::Refused => self.refused += 1,
-            ExchangeOutcome::Ok | ExchangeOutcome::Disconnected | ExchangeOutcome::Yielded => {}
+            ExchangeOutcome::Ok
+            | ExchangeOutcome::Disconnected
+            | ExchangeOutcome::Cancelled
+            | ExchangeOutcome::Yielded => {}
         }
     }
 }

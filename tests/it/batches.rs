@@ -169,6 +169,19 @@ async fn a_cancelled_batch_retains_its_results_and_sends_no_more_requests() {
     assert_eq!(cancel(client, &made).await.json(), end, "once more changes nothing");
     assert_eq!(retrieve(client, &made).await, end);
     assert_eq!(provider.calls(), calls, "nobody was asked after the answer");
+    let entries = crate::billing::entries(&running).await;
+    let reasons: Vec<&Value> =
+        entries.iter().filter(|entry| entry["act"] == "void").map(|entry| &entry["why"]).collect();
+    assert_eq!(reasons, [&json!("cancelled"); 4], "a cancelled line was not left by a client");
+    let usage = running.admin().get("/admin/usage?group_by=outcome").await.json();
+    let outcomes: Vec<(&Value, &Value)> = usage["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (&row["outcome"], &row["requests_not_charged"]))
+        .collect();
+    assert!(outcomes.contains(&(&json!("cancelled"), &json!(4))), "{outcomes:?}");
+    assert_eq!(running.admin().get("/admin/usage/verify").await.json()["good"], json!(true));
     running.stop().await;
 }
 

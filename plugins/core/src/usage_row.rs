@@ -56,6 +56,9 @@ pub struct UsageRow<'a> {
     /// Outcome that the requests of this row have in common.
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
+    /// True for requests that were cancelled; absent in rows of earlier versions, which count them as left.
+    #[serde(skip_serializing_if = "is_false")]
+    pub cancelled: bool,
     /// Class of the price of charged requests; empty for the price of single requests, and in rows of earlier versions.
     #[serde(borrow, skip_serializing_if = "str::is_empty")]
     pub price: Cow<'a, str>,
@@ -124,6 +127,11 @@ pub struct UsageRow<'a> {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
 const fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+const fn is_false(mark: &bool) -> bool {
+    !*mark
 }
 
 fn is_zero_or_empty(text: &str) -> bool {

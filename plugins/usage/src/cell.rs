@@ -34,6 +34,8 @@ pub enum UsageOutcome {
     Failed,
     /// Requests whose client disconnected before any output.
     Disconnected,
+    /// Lines of batches, and background responses, that were cancelled before any output.
+    Cancelled,
     /// Requests in flight when the process ended, or whose charge could not be recorded.
     Interrupted,
     /// Corrections of charges.
@@ -44,8 +46,15 @@ pub enum UsageOutcome {
 
 impl UsageOutcome {
     /// All usage outcomes.
-    pub const ALL: [Self; 6] =
-        [Self::Charged, Self::Failed, Self::Disconnected, Self::Interrupted, Self::Corrected, Self::Granted];
+    pub const ALL: [Self; 7] = [
+        Self::Charged,
+        Self::Failed,
+        Self::Disconnected,
+        Self::Cancelled,
+        Self::Interrupted,
+        Self::Corrected,
+        Self::Granted,
+    ];
 
     /// Returns the name used in rows and answers.
     #[must_use]
@@ -54,6 +63,7 @@ impl UsageOutcome {
             Self::Charged => "charged",
             Self::Failed => "failed",
             Self::Disconnected => "left",
+            Self::Cancelled => "cancelled",
             Self::Interrupted => "interrupted",
             Self::Corrected => "corrected",
             Self::Granted => "granted",
@@ -72,6 +82,7 @@ impl UsageOutcome {
         match why {
             "failed" => Self::Failed,
             "left" => Self::Disconnected,
+            "cancelled" => Self::Cancelled,
             _ => Self::Interrupted,
         }
     }

@@ -47,6 +47,15 @@ pub fn hour_key(account: &str, hour: HourNumber) -> Vec<u8> {
     [&account_prefix(account), &hour.0.to_be_bytes()[..]].concat()
 }
 
+/// Returns the outcome in a row. Earlier versions cannot read rows of an outcome that they do not know, so a cancelled
+/// request is one that was left, with a mark of its own.
+const fn stored_outcome(outcome: UsageOutcome) -> &'static str {
+    match outcome {
+        UsageOutcome::Cancelled => UsageOutcome::Disconnected.name(),
+        other => other.name(),
+    }
+}
+
 /// Returns the key of the row of a rollup.
 #[must_use]
 pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
@@ -55,7 +64,10 @@ pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
         hash.update(name.as_bytes());
         hash.update(b"\0");
     }
-    hash.update(cell.outcome.name().as_bytes());
+    hash.update(stored_outcome(cell.outcome).as_bytes());
+    if cell.outcome == UsageOutcome::Cancelled {
+        hash.update(b"\0cancelled");
+    }
     // The key of the first class is that of earlier versions, which know no classes.
     if cell.price != PriceClass::default() {
         hash.update(b"\0");
@@ -91,7 +103,8 @@ pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
         provider: (&*cell.provider).into(),
         location: (&*cell.location).into(),
         terms: (&*cell.terms).into(),
-        outcome: cell.outcome.name().into(),
+        outcome: stored_outcome(cell.outcome).into(),
+        cancelled: cell.outcome == UsageOutcome::Cancelled,
         price: if cell.price == PriceClass::default() { "".into() } else { cell.price.name().into() },
         requests: of.requests,
         uncharged: of.uncharged,
@@ -132,7 +145,10 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums),
         provider: (&*row.provider).into(),
         location: (&*row.location).into(),
         terms: (&*row.terms).into(),
-        outcome: UsageOutcome::from_name(&row.outcome).ok_or(RowError::InvalidFormat)?,
+        outcome: match row.cancelled {
+            true => UsageOutcome::Cancelled,
+            false => UsageOutcome::from_name(&row.outcome).ok_or(RowError::InvalidFormat)?,
+        },
         price: match &*row.price {
             "" => PriceClass::default(),
             name => PriceClass::from_name(name).ok_or(RowError::InvalidFormat)?,

@@ -75,7 +75,7 @@ impl Operations {
         let footprint = self.footprint();
         let (terms, text) = TERMS[self.random.random_range(0..TERMS.len())];
         let end = if self.random.random_bool(0.3) {
-            let why = self.pick(&["failed", "left", "crash", "dropped"]).into();
+            let why = self.pick(&["failed", "left", "cancelled", "crash", "dropped"]).into();
             EntryKind::Void { request, key, wallet, held: 90, why, footprint }
         } else {
             let amount = self.random.random_range(0..1_000);

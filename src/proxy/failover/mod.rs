@@ -350,7 +350,7 @@ impl FailoverRun<'_, '_> {
     /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
         settle::settle_disconnected(self);
-        settle::void_reservation(self, "left");
+        settle::void_disconnected(self);
         WriteOutcome::Disconnected
     }
 

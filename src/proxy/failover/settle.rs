@@ -322,6 +322,12 @@ pub fn end_failed_request(run: &mut FailoverRun<'_, '_>) {
     void_reservation(run, "failed");
 }
 
+/// Voids the reservation of a request whose client disconnected, or of a line of a batch that was cancelled.
+pub fn void_disconnected(run: &mut FailoverRun<'_, '_>) {
+    let is_line = run.exchange.caller.batch_line().is_some();
+    void_reservation(run, if is_line { "cancelled" } else { "left" });
+}
+
 /// Voids the reservation, if the request has not been settled: nothing is charged.
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {

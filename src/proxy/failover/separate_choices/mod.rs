@@ -111,7 +111,7 @@ pub(super) async fn request_choices(
             if run.progress.has_content() && !parts.is_empty() {
                 sum::settle_choices(run, parts);
             }
-            settle::void_reservation(run, "left");
+            settle::void_disconnected(run);
             Ok(WriteOutcome::Disconnected)
         }
         Some(StopReason::Refused { refusal, is_charged }) => {
