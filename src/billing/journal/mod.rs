@@ -11,6 +11,7 @@
 
 mod frame_group;
 mod record;
+mod recorded;
 pub(super) mod replay;
 pub(super) mod start;
 

@@ -8,6 +8,7 @@
 use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, SaleTerms};
 use super::record::{self, ReadRecord};
+use super::recorded::charged_requests;
 use super::{JournalState, charge_event_of_action};
 use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
 use penstock_storage::StoreError;
@@ -49,7 +50,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
             pending = pending_actions(&stored, position.number, CommittedRecords::Ignore);
             known = Some((stored.id, position));
         } else {
-            isolate_journal(folder, &stored, known_position)?;
+            isolate_journal(store, folder, &stored, known_position)?;
         }
     }
     let (id, position) = match known {
@@ -116,18 +117,28 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
     actions
 }
 
-/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. A journal without
-/// charges is not renamed; opening the new journal removes it.
+/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made. The records of a
+/// journal end before those of the last commits, so the ledger is asked which of the charges it has: after an orderly
+/// stop all of them.
 fn isolate_journal(
+    store: &LedgerStore,
     folder: &Path,
     stored: &StoredJournal,
     position: Option<JournalPosition>,
 ) -> Result<(), StoreError> {
-    let lost = match position {
+    let mut lost = match position {
         Some(position) => pending_actions(stored, position.number, CommittedRecords::Ignore),
         // Another member may have written the chain since then, and the last group may be committed.
         None => pending_actions(stored, 0, CommittedRecords::Obey),
     };
+    lost.retain(|action| matches!(action.act, EntryKind::Settle { .. }));
+    if let Some(since) = lost.iter().map(|action| action.at).min() {
+        let charged = charged_requests(store, stored.id.chain, since)?;
+        lost.retain(|action| match &action.act {
+            EntryKind::Settle { request, .. } => !charged.contains(request),
+            _ => false,
+        });
+    }
     let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_event_of_action).collect();
     if charges.is_empty() {
         return Ok(());

@@ -28,6 +28,17 @@ impl Folder {
         Self { database: open_in_memory(), dir: tempfile::tempdir().unwrap() }
     }
 
+    /// Folder of another gateway on the same database.
+    fn sibling(&self) -> Self {
+        Self { database: self.database.clone(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Folders of journals with charges that were not made.
+    fn unwritten(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.dir.path()).unwrap().map(|file| file.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|end| end == "unwritten")).collect()
+    }
+
     fn start(&self) -> Process {
         let connection = Flaky::over(self.database.clone());
         let fleet = SharedFleet::new(connection.clone());
@@ -198,11 +209,53 @@ fn charges_of_a_buried_member_are_quarantined() {
     second.serve("second", 1, 10);
     assert_eq!(settled(&second.ledger).open_reservations, 0);
     assert_eq!(folder.balance(), 1_000_000 - 110);
-    let unwritten = std::fs::read_dir(folder.dir.path()).unwrap().map(|file| file.unwrap().path());
-    let unwritten = unwritten.filter(|path| path.extension().is_some_and(|end| end == "unwritten"));
-    let unwritten: Vec<PathBuf> = unwritten.collect();
+    let unwritten = folder.unwritten();
     assert_eq!(unwritten.len(), 1);
     assert!(LedgerJournal::read(&unwritten[0]).unwrap().unwrap().records.len() >= 40);
+}
+
+#[test]
+fn after_an_orderly_stop_of_all_gateways_nothing_is_reported_as_lost() {
+    let folder = Folder::new();
+    let other = folder.sibling();
+    let first = folder.start();
+    first.grant(1_000_000);
+    first.serve("before", 5, 100);
+    first.ledger.close();
+    first.member.leave_fleet();
+    // Another gateway continues the chain, so the position of the journal is that of the other one, and many entries
+    // follow those of the journal.
+    let second = other.start();
+    second.serve("second", 300, 1);
+    second.ledger.close();
+    second.member.leave_fleet();
+    let third = folder.start();
+    assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
+    assert_eq!(folder.unwritten(), Vec::<PathBuf>::new());
+    third.serve("third", 1, 10);
+    assert_eq!(settled(&third.ledger).open_reservations, 0);
+    assert_eq!(folder.balance(), 1_000_000 - 500 - 300 - 10);
+}
+
+#[test]
+fn charges_that_the_ledger_lacks_are_reported_though_another_gateway_has_the_chain() {
+    let folder = Folder::new();
+    let other = folder.sibling();
+    let first = folder.start();
+    first.grant(1_000_000);
+    first.serve("before", 1, 100);
+    first.lose_database();
+    let incarnation = first.member.member_number();
+    first.end();
+    let fleet = SharedFleet::new(folder.database.clone());
+    let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == incarnation).unwrap();
+    assert!(fleet.evict(&peer).unwrap());
+    let second = other.start();
+    second.ledger.void_abandoned().unwrap();
+    second.serve("second", 1, 10);
+    let third = folder.start();
+    assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
+    assert_eq!(folder.unwritten().len(), 1);
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Charges of a journal that the ledger has already.
+
+use penstock_core::entry_number::chain_base;
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, split_lines};
+use penstock_storage::StoreError;
+use penstock_storage::ledger::LedgerStore;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Number of entries before the end of a chain in which the charges are searched first.
+const FIRST_ENTRIES: u64 = 256;
+/// Difference by which the clock of the process may have been set back while it wrote, in seconds.
+const CLOCK_SECONDS: u64 = 3_600;
+
+/// Returns the requests that a chain has charged since a time, Unix seconds.
+///
+/// # Errors
+/// Returns the error of the store.
+pub(super) fn charged_requests(
+    store: &LedgerStore,
+    chain: u32,
+    since: u64,
+) -> Result<HashSet<Arc<str>>, StoreError> {
+    let Some(tip) = store.chain_tip(chain)? else { return Ok(HashSet::new()) };
+    let (start, since) = (chain_base(chain), since.saturating_sub(CLOCK_SECONDS));
+    let mut count = FIRST_ENTRIES;
+    // Only the end of the chain is read, also if other processes have continued the chain.
+    let after = loop {
+        let after = tip.seq.saturating_sub(count).max(start);
+        if after == start || first_time(store, after)?.is_some_and(|at| at < since) {
+            break after;
+        }
+        count = count.saturating_mul(4);
+    };
+    let mut requests = HashSet::new();
+    store.for_each_block(after, |block| {
+        let entries = split_lines(&block.text).filter_map(parse);
+        requests.extend(entries.filter_map(|entry| match entry.kind {
+            EntryKind::Settle { request, .. } => Some(request),
+            _ => None,
+        }));
+        Ok::<(), StoreError>(())
+    })?;
+    Ok(requests)
+}
+
+/// Returns the time of the first entry after a number, in the chain of that number.
+fn first_time(store: &LedgerStore, after: u64) -> Result<Option<u64>, StoreError> {
+    for month in store.months()? {
+        if let Some(block) = store.next_block(&month, after)? {
+            return Ok(split_lines(&block.text).find_map(parse).map(|entry| entry.at));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the entry of a line; a damaged one counts as none, so that its charge is reported.
+fn parse(line: &[u8]) -> Option<LedgerEntry> {
+    HashChain::parse_unverified(line).ok().map(|(entry, _)| entry)
+}
