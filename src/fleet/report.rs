@@ -31,6 +31,8 @@ pub struct MemberReport {
     /// Hashes of the sections of the configuration by section name, to report which sections differ; empty from members
     /// that do not report them.
     pub sections: BTreeMap<String, String>,
+    /// Hashes of the settings in the sections, by section and name; empty from members that do not report them.
+    pub settings: BTreeMap<String, String>,
     /// Names of the pools from which requests were refused although the other members hold enough.
     pub wanted_pools: Vec<String>,
     /// True if the member leases budgets: its leases include what its requests reserve.
@@ -92,6 +94,8 @@ struct Header {
     config: String,
     #[serde(default)]
     sections: BTreeMap<String, String>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     wanted_pools: Vec<String>,
     #[serde(default)]
@@ -118,6 +122,7 @@ impl MemberReport {
             version: self.version.clone(),
             config: self.config_version.clone(),
             sections: self.sections.clone(),
+            settings: self.settings.clone(),
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             leases_budgets: self.leases_budgets,
             runs_slices: self.runs_slices,
@@ -150,7 +155,16 @@ impl MemberReport {
             key.totals.largest_refused = header.largest_refused.get(&key.owner).copied().unwrap_or(0);
         }
         let Header {
-            start, at, version, config, sections, wanted_pools, leases_budgets, runs_slices, ..
+            start,
+            at,
+            version,
+            config,
+            sections,
+            settings,
+            wanted_pools,
+            leases_budgets,
+            runs_slices,
+            ..
         } = header;
         Some(Self {
             process_number: start,
@@ -158,6 +172,7 @@ impl MemberReport {
             version,
             config_version: config,
             sections,
+            settings,
             wanted_pools,
             leases_budgets,
             runs_slices,
@@ -172,10 +187,39 @@ impl MemberReport {
         if other.sections.is_empty() {
             return Vec::new();
         }
-        let names: BTreeSet<&String> = self.sections.keys().chain(other.sections.keys()).collect();
-        let differs = |name: &&String| self.sections.get(*name) != other.sections.get(*name);
-        names.into_iter().filter(differs).map(String::as_str).collect()
+        differing_names(&self.sections, &other.sections)
     }
+
+    /// Returns the names of the settings that differ from those of the other member, in the sections that differ. A
+    /// section whose settings are not reported has none.
+    #[must_use]
+    pub fn differing_settings<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
+        if other.settings.is_empty() {
+            return Vec::new();
+        }
+        let sections = self.differing_sections(other);
+        let has_any = |settings: &BTreeMap<String, String>, section: &str| {
+            settings.keys().any(|name| name.split_once('.').is_some_and(|(of, _)| of == section))
+        };
+        let is_of_section = |name: &&str| {
+            let section = name.split_once('.').map(|(section, _)| section);
+            section.is_some_and(|section| {
+                sections.contains(&section)
+                    && has_any(&self.settings, section)
+                    && has_any(&other.settings, section)
+            })
+        };
+        differing_names(&self.settings, &other.settings).into_iter().filter(is_of_section).collect()
+    }
+}
+
+/// Returns the names whose hashes differ, or that only one of the maps has.
+fn differing_names<'r>(
+    own: &'r BTreeMap<String, String>,
+    other: &'r BTreeMap<String, String>,
+) -> Vec<&'r str> {
+    let names: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|name| own.get(*name) != other.get(*name)).map(String::as_str).collect()
 }
 
 #[cfg(test)]
@@ -204,6 +248,7 @@ mod tests {
             version: "1.0".to_owned(),
             config_version: "abc".to_owned(),
             sections: sections([("models", "1f00")]),
+            settings: (0..150).map(|number| (format!("models.{number:0>80}"), "1f00".to_owned())).collect(),
             wanted_pools: vec![format!("credits/{:0>250}", 7); MAX_WANTED_POOLS],
             leases_budgets: true,
             runs_slices: true,
@@ -226,15 +271,31 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_sections_that_differ_are_named() {
+        let member = |a: &str, b: &str, c: &str| MemberReport {
+            sections: sections([("a", a), ("b", b)]),
+            settings: sections([("a.x", a), ("a.y", "1"), ("b.x", b), ("b.y", c)]),
+            ..report(0)
+        };
+        assert_eq!(member("1", "2", "3").differing_settings(&member("1", "9", "3")), ["b.x"]);
+        assert_eq!(member("1", "2", "3").differing_settings(&member("1", "2", "4")), [""; 0]);
+        let silent = MemberReport { settings: BTreeMap::new(), ..member("1", "9", "3") };
+        assert_eq!(member("1", "2", "3").differing_settings(&silent), [""; 0]);
+    }
+
+    #[test]
     fn a_report_of_an_earlier_version_is_read() {
         let mut rows = report(1).to_rows();
         let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
-        for added in ["sections", "wanted_pools", "leases_budgets", "runs_slices", "largest_refused"] {
+        for added in
+            ["sections", "settings", "wanted_pools", "leases_budgets", "runs_slices", "largest_refused"]
+        {
             header.as_object_mut().unwrap().remove(added).unwrap();
         }
         rows.insert(0, serde_json::to_vec(&header).unwrap());
         let mut earlier = MemberReport {
             sections: BTreeMap::new(),
+            settings: BTreeMap::new(),
             wanted_pools: Vec::new(),
             leases_budgets: false,
             runs_slices: false,

@@ -44,6 +44,18 @@ struct ConfigDifference {
     config: String,
     /// Names of the sections that differ, separated by commas; empty if that member does not report its sections.
     sections: String,
+    /// Names of the settings that differ; `None` if they are not known.
+    settings: Option<String>,
+}
+
+/// Maximum number of settings that one log line names.
+const MAX_NAMED_SETTINGS: usize = 12;
+
+/// Returns the names of settings for a log line; `None` without one.
+fn list_settings(names: &[&str]) -> Option<String> {
+    let (shown, more) = names.split_at(names.len().min(MAX_NAMED_SETTINGS));
+    let shown = Some(shown.join(", ")).filter(|shown| !shown.is_empty())?;
+    Some(if more.is_empty() { shown } else { format!("{shown}, and {} more", more.len()) })
 }
 
 impl FleetSync {
@@ -168,6 +180,7 @@ impl AppState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config_version: shared.all.0.to_string(),
             sections: shared.sections.clone(),
+            settings: shared.settings.clone(),
             wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
             leases_budgets: true,
             runs_slices: true,
@@ -263,7 +276,8 @@ impl FleetSync {
         let differing: BTreeMap<u32, ConfigDifference> = others
             .map(|(id, report)| {
                 let sections = own.differing_sections(report).join(", ");
-                (*id, ConfigDifference { config: report.config_version.clone(), sections })
+                let settings = list_settings(&own.differing_settings(report));
+                (*id, ConfigDifference { config: report.config_version.clone(), sections, settings })
             })
             .collect();
         let mut known = self.differing.lock();
@@ -276,6 +290,7 @@ impl FleetSync {
                 name: "fleet_config_differs",
                 member = &*member,
                 sections = &*difference.sections,
+                settings = difference.settings.as_deref(),
                 config = &*difference.config,
                 own = &*own.config_version,
             );

@@ -69,6 +69,8 @@ async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_di
         let log = gateway.output();
         let line = log.lines().find(|line| line.contains("fleet_config_differs")).unwrap();
         assert!(line.contains(r#""sections":"overload""#), "{line}");
+        assert!(line.contains(r#""settings":"overload.requests""#), "{line}");
+        assert!(!line.contains("777"), "no value: {line}");
     }
     fleet.verify().await;
 }

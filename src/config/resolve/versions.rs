@@ -5,12 +5,20 @@ use super::super::raw::ConfigFile;
 use super::super::settings::{ConfigVersion, SharedSectionVersions};
 use penstock_core::hex;
 use penstock_json_scan::json;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Sections in which the gateways of a fleet may differ: listeners, folders and the process. In the section `fleet`,
 /// they may differ in their names only.
 const MEMBER_SECTIONS: &[&str] =
     &["include", "listen", "console", "storage", "spool", "process", "log", "simulated"];
+
+/// Size of the hash of a setting in a report, with its punctuation, in bytes.
+const HASH_BYTES: usize = 10;
+/// Maximum size of the settings of one section in a report, in bytes; a larger section is named as a whole.
+const MAX_SECTION_BYTES: usize = 5_000;
+/// Maximum size of all settings in a report, in bytes.
+const MAX_SETTING_BYTES: usize = 15_000;
 
 /// Document with all defaults, and its versions.
 pub struct VersionedDocument {
@@ -36,7 +44,12 @@ impl VersionedDocument {
 
 fn shared_versions(document: &[u8]) -> SharedSectionVersions {
     let mut all = Sha256::new();
-    let mut shared = SharedSectionVersions { all: version_of(Sha256::new()), sections: Default::default() };
+    let mut shared = SharedSectionVersions {
+        all: version_of(Sha256::new()),
+        sections: Default::default(),
+        settings: Default::default(),
+    };
+    let mut bytes = 0;
     let mut members = json::members(document);
     while let Some((name, section)) = members.next_unescaped() {
         if MEMBER_SECTIONS.contains(&&*name) {
@@ -47,11 +60,33 @@ fn shared_versions(document: &[u8]) -> SharedSectionVersions {
         all.update(name.as_bytes());
         all.update([0]);
         all.update(hash.clone().finalize());
-        let ConfigVersion(version) = version_of(hash);
-        shared.sections.insert(name.into_owned(), version.chars().take(4).collect());
+        let settings = setting_hashes(&name, section);
+        let size: usize = settings.iter().map(|(name, _)| name.len() + HASH_BYTES).sum();
+        if size <= MAX_SECTION_BYTES && bytes + size <= MAX_SETTING_BYTES {
+            bytes += size;
+            shared.settings.extend(settings);
+        }
+        shared.sections.insert(name.into_owned(), abbreviated_hash(hash));
     }
     shared.all = version_of(all);
     shared
+}
+
+/// Returns the settings of a section with their hashes: the members of a table, or the elements of a list by their ids.
+fn setting_hashes(section: &str, document: &[u8]) -> Vec<(String, String)> {
+    let parsed: Value = serde_json::from_slice(document).unwrap_or_default();
+    let hash = |value: &Value| abbreviated_hash(Sha256::new_with_prefix(value.to_string()));
+    match &parsed {
+        Value::Object(members) => {
+            let compared = members.iter().filter(|(name, _)| section != "fleet" || *name != "name");
+            compared.map(|(name, value)| (format!("{section}.{name}"), hash(value))).collect()
+        }
+        Value::Array(elements) => {
+            let named = elements.iter().filter_map(|element| Some((element.get("id")?.as_str()?, element)));
+            named.map(|(id, element)| (format!("{section}.{id}"), hash(element))).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Hashes the members of a section other than `name`.
@@ -66,6 +101,11 @@ fn hash_without_name(section: &[u8]) -> Sha256 {
         }
     }
     hash
+}
+
+/// Returns the first four hexadecimal digits of a hash.
+fn abbreviated_hash(hash: Sha256) -> String {
+    hex::encode(hash.finalize().iter().take(2))
 }
 
 fn version_of(hash: Sha256) -> ConfigVersion {
@@ -103,6 +143,10 @@ mod tests {
         let names: Vec<&String> =
             base.shared.sections.iter().filter(differing).map(|(name, _)| name).collect();
         assert_eq!(names, ["routing"]);
+        let differing = |(name, hash): &(&String, &String)| changed.shared.settings.get(*name) != Some(*hash);
+        let names: Vec<&String> =
+            base.shared.settings.iter().filter(differing).map(|(name, _)| name).collect();
+        assert_eq!(names, ["routing.attempts"]);
     }
 
     #[test]
@@ -115,6 +159,25 @@ mod tests {
         assert_eq!(fleet("a", 20), fleet("b", 20));
         assert_ne!(fleet("a", 20).all, fleet("a", 600).all);
         assert_ne!(fleet("a", 20).sections.get("fleet"), fleet("a", 600).sections.get("fleet"));
+    }
+
+    #[test]
+    fn settings_of_a_list_are_named_by_their_ids_and_very_many_are_left_out() {
+        let list = |count: usize| {
+            let elements: Vec<Value> =
+                (0..count).map(|number| serde_json::json!({ "id": format!("m{number}") })).collect();
+            Value::from(elements).to_string()
+        };
+        let named = setting_hashes("models", list(2).as_bytes());
+        assert_eq!(
+            named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["models.m0", "models.m1"]
+        );
+        let versions = |count: usize| {
+            shared_versions(format!("{{\"models\":{},\"limits\":{{\"a\":1}}}}", list(count)).as_bytes())
+        };
+        assert_eq!(versions(2).settings.len(), 3);
+        assert_eq!(versions(9_000).settings.into_keys().collect::<Vec<_>>(), ["limits.a"]);
     }
 
     #[test]

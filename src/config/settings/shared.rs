@@ -10,4 +10,7 @@ pub struct SharedSectionVersions {
     pub all: ConfigVersion,
     /// Short hashes of the sections, four hexadecimal digits, by name.
     pub sections: BTreeMap<String, String>,
+    /// Short hashes of the settings in the sections, by section and name, such as `routing.attempts` or
+    /// `providers.example`. A section with very many settings has none.
+    pub settings: BTreeMap<String, String>,
 }
