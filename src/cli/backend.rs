@@ -17,8 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum AdminBackend {
     /// Access through the admin listener.
     Gateway(AdminClient),
-    /// Direct access to the store.
-    Store(Box<Stores>),
+    /// Direct access to the store, with the retention of files in seconds.
+    Store(Box<Stores>, Option<u64>),
 }
 
 impl AdminBackend {
@@ -30,7 +30,7 @@ impl AdminBackend {
         match AdminClient::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
-                open_stores(reach).map(|vault| Self::Store(Box::new(vault)))
+                open_stores(reach).map(|vault| Self::Store(Box::new(vault), reach.file_retention))
             }
             Err(AdminClientError::Other(why)) => Err(why),
         }
@@ -51,7 +51,7 @@ impl AdminBackend {
             Self::Gateway(client) => {
                 Ok(client.send(method.as_str(), &format!("{path}{}", query_string(query)), body)?)
             }
-            Self::Store(vault) => {
+            Self::Store(vault, file_retention) => {
                 let to_message = |refusal: penstock_core::ApiError| refusal.message.into_owned();
                 let (route, id) = routes::find(method, path).map_err(to_message)?;
                 let asked = AdminRequest {
@@ -60,7 +60,7 @@ impl AdminBackend {
                     body: body.cloned().unwrap_or_else(|| json!({})),
                     actor: format!("{} on the store", cli_actor()),
                     now: unix_now(),
-                    file_retention: None,
+                    file_retention: *file_retention,
                 };
                 let done = match route.handler {
                     RouteHandler::Store(work) => work(vault, &asked),

@@ -211,6 +211,17 @@ fn keys_are_made_listed_and_revoked_in_the_store_when_no_gateway_runs() {
     drop(held);
 }
 
+#[test]
+fn a_store_without_a_gateway_is_read_with_the_retention_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = written(folder.path(), &free.to_string());
+    let reach = gateway_access(&ConfigSource::File(path)).unwrap();
+    assert_eq!(reach.file_retention, Some(30 * 86_400));
+    let backend = super::backend::AdminBackend::connect(&reach).unwrap();
+    assert!(matches!(backend, super::backend::AdminBackend::Store(_, Some(2_592_000))));
+}
+
 /// Answers one request with these bytes, and gives back the request.
 fn once(answer: &'static [u8]) -> (TcpListener, impl FnOnce(TcpListener) -> thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

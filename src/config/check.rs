@@ -14,21 +14,24 @@ pub struct CheckedDocument {
     /// Paths of invalid or missing values that were replaced by a valid placeholder, so that the rest of their block
     /// can be checked too.
     pub guessed: Vec<String>,
+    /// Paths of invalid values that were removed.
+    pub removed: Vec<String>,
 }
 
 /// Validates a document and removes its invalid values.
 pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> CheckedDocument {
     let location = root.location.clone();
-    let mut checker = SchemaChecker { mistakes, guessed: Vec::new() };
+    let mut checker = SchemaChecker { mistakes, guessed: Vec::new(), removed: Vec::new() };
     let root = checker
         .check_value(root, schema, "")
         .unwrap_or(SpannedValue { location, value: Value::Table(Vec::new()) });
-    CheckedDocument { root, guessed: checker.guessed }
+    CheckedDocument { root, guessed: checker.guessed, removed: checker.removed }
 }
 
 struct SchemaChecker<'a> {
     mistakes: &'a mut Vec<Diagnostic>,
     guessed: Vec<String>,
+    removed: Vec<String>,
 }
 
 impl SchemaChecker<'_> {
@@ -86,8 +89,9 @@ impl SchemaChecker<'_> {
             let path = join_path(path, &name);
             seen.push(name.clone());
             if let Some(inner) = known.and_then(|known| known.get(&name)) {
-                if let Some(node) = self.check_value(node, inner, &path) {
-                    checked.push((name, node));
+                match self.check_value(node, inner, &path) {
+                    Some(node) => checked.push((name, node)),
+                    None => self.removed.push(path),
                 }
             } else if free == Some(&Json::Bool(false)) {
                 let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();

@@ -70,6 +70,7 @@ fn resolve_document(
     let mut names = DefinedNames::from_document(&root);
     let checked = check_schema(root, &SCHEMA, &mut report.mistakes);
     names.guessed = checked.guessed.into_iter().collect();
+    names.removed = checked.removed.into_iter().collect();
     match resolve::resolve_settings(&checked.root, &names, around, &mut report) {
         Some(settings) if report.mistakes.is_empty() => {
             Ok(LoadedConfig { settings, warnings: report.warnings })
@@ -96,6 +97,8 @@ pub struct GatewayAccess {
     pub folder: PathBuf,
     /// Folder for the contents of uploaded files.
     pub files: PathBuf,
+    /// Time for which files are kept, in seconds; `None` if they are kept until they are deleted.
+    pub file_retention: Option<u64>,
     /// Bucket for the contents of files, if one is configured.
     pub bucket: Option<BucketSettings>,
     /// Settings of the store, or the mistakes in `[storage]`, `[fleet]` and `[files]`.

@@ -8,6 +8,9 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::url::{is_loopback_host, parse_base_url};
 
+/// Values that the credentials can consist of.
+const CREDENTIAL_PATHS: [&str; 3] =
+    ["files.store.access_key_id", "files.store.secret_access_key", "files.store.web_identity"];
 /// Maximum length of the name of the role for access to the bucket, in bytes.
 const MAX_ROLE: usize = 2048;
 
@@ -50,6 +53,7 @@ impl SettingsResolver<'_> {
             (None, None, Some(identity)) => {
                 self.resolve_identity(identity, endpoint, &spot.child("web_identity"))
             }
+            _ if self.is_reported(&CREDENTIAL_PATHS) => None,
             _ => {
                 self.report_mistake(
                     spot,

@@ -61,6 +61,8 @@ pub struct DefinedNames {
     known: HashSet<String>,
     /// Paths of values that were replaced by a placeholder because the written values are invalid.
     pub guessed: HashSet<String>,
+    /// Paths of invalid values that were removed: they are written, so nothing is missing there.
+    pub removed: HashSet<String>,
 }
 
 impl DefinedNames {
@@ -69,7 +71,7 @@ impl DefinedNames {
         let blocks = root.get("models").map(SpannedValue::elements).unwrap_or_default();
         let ids = blocks.iter().filter_map(|block| block.get("id")?.text());
         let models: Vec<String> = ids.map(str::to_owned).collect();
-        Self { known: models.iter().cloned().collect(), models, guessed: HashSet::new() }
+        Self { known: models.iter().cloned().collect(), models, ..Self::default() }
     }
 }
 
@@ -179,9 +181,10 @@ pub fn resolve_gateway_access(
             // If the settings of file contents have mistakes, the store is an error too: otherwise contents in another
             // folder or bucket would look as if they were missing.
             let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);
+            let file_retention = files.as_ref().and_then(|files| files.retention);
             let (files, bucket) = files
                 .map_or_else(|| (folder.join("files"), None), |settings| (settings.path, settings.store));
-            Ok(GatewayAccess { admin, operators, dashboard, folder, files, bucket, storage })
+            Ok(GatewayAccess { admin, operators, dashboard, folder, files, file_retention, bucket, storage })
         }
         None => Err(report.mistakes),
     }
@@ -217,6 +220,11 @@ impl<'a> SettingsResolver<'a> {
 }
 
 impl SettingsResolver<'_> {
+    /// Returns true if one of these values is written, but was removed because it is invalid: its mistake is reported.
+    fn is_reported(&self, paths: &[&str]) -> bool {
+        paths.iter().any(|path| self.names.removed.contains(*path))
+    }
+
     fn report_mistake(&mut self, spot: &KeyPath<'_>, why: impl Into<String>, fix: impl Into<String>) {
         self.report.mistakes.push(spot.diagnostic(spot.value_preview(), why.into(), fix.into()));
     }

@@ -58,6 +58,7 @@ impl SettingsResolver<'_> {
                 );
                 None
             }
+            (StorageEngineName::Postgres, None) if self.is_reported(&["storage.url"]) => None,
             (StorageEngineName::Postgres, None) => {
                 self.report_mistake(
                     &spot.child("engine"),

@@ -18,6 +18,17 @@ fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn an_inline_url_or_access_key_is_one_mistake() {
+    let text = with("[storage]\nengine = \"postgres\"\nurl = \"postgres://u:12345@db/x\"\n", "", "", "");
+    let found = mistake(&text);
+    assert_eq!(found.key, "storage.url");
+    assert!(!format!("{found} {found:?}").contains("12345"));
+    let store = "[files.store]\nendpoint = \"https://s3.example.eu\"\nbucket = \"files\"\n\
+                 access_key_id = \"AKIA12345\"\nsecret_access_key = { env = \"KEY\" }\n";
+    assert_eq!(mistake(&with(store, "", "", "")).key, "files.store.access_key_id");
+}
+
+#[test]
 fn secrets_come_from_the_environment_and_print_as_stars() {
     let loaded = load(&with("", "", "api_key = { env = \"KEY\" }", "")).unwrap();
     let key = loaded.settings.providers[0].api_key.as_ref().unwrap();

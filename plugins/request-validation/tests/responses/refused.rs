@@ -65,21 +65,17 @@ fn bad_members_are_refused_by_name() {
 }
 
 #[test]
-fn a_tool_has_at_most_256_bytes_of_name_together_with_its_namespace() {
-    let tools = |namespace: usize, name: &str| {
+fn a_name_of_a_tool_or_a_namespace_has_at_most_256_bytes() {
+    let tools = |namespace: &str, name: &str| {
         let tool = format!(r#"{{"type":"function","name":"{name}"}}"#);
-        let namespace = "n".repeat(namespace);
-        with(&format!(
-            r#""input":"x","tools":[{{"type":"function","name":"f"}},
-               {{"type":"namespace","name":"{namespace}","tools":[{{"type":"function","name":"g"}},{tool}]}}]"#
-        ))
+        with(&format!(r#""input":"x","tools":[{{"type":"namespace","name":"{namespace}","tools":[{tool}]}}]"#))
     };
-    accepted(&tools(200, &"f".repeat(54)));
-    accepted(&tools(54, &r"\u00e9".repeat(100)));
-    for body in [tools(200, &"f".repeat(55)), tools(55, &r"\u00e9".repeat(100))] {
-        let says = "expected at most 254 bytes together with its namespace.";
-        assert_refused(ask_responses(&body), "tools[1].tools[1].name", says, &body);
-    }
+    let (longest, escaped) = ("n".repeat(256), r"\u00e9".repeat(128));
+    accepted(&tools(&longest, &longest));
+    accepted(&tools(&escaped, &escaped));
+    let says = "expected at most 256 bytes.";
+    assert_refused(ask_responses(&tools(&(longest.clone() + "n"), "f")), "tools[0].name", says, "namespace");
+    assert_refused(ask_responses(&tools("n", &(longest + "f"))), "tools[0].tools[0].name", says, "name");
 }
 
 /// Replaces each value inside `value` by `other`, one after the other.
