@@ -64,3 +64,6 @@ pub use transaction::{
     MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowOperation, Transaction,
     TransactionOp, counter_row, parse_counter,
 };
+
+/// Key of the row of [`StoreTable::Meta`] with the check value of the pepper.
+pub const PEPPER_CHECK_KEY: &[u8] = b"pepper";

@@ -1,5 +1,6 @@
 //! Options and checks of a store in a database.
 
+use super::pepper::compare_pepper;
 use super::to_sentence;
 use crate::config::settings::{DatabasePassword, StorageEngine, StorageSettings};
 use crate::time::clock::system_time;
@@ -69,8 +70,11 @@ pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Database
     let Some(options) = database_options(storage) else { return Ok(DatabaseCheck::default()) };
     let (server, warnings) = if reach {
         let report = penstock_storage::check_postgres(&options);
-        let report = report.map_err(|error| to_sentence(&error.to_string()))?;
+        let mut report = report.map_err(|error| to_sentence(&error.to_string()))?;
         check_clocks(report.unix_seconds, system_time().as_secs())?;
+        let missing =
+            report.pepper_check.as_deref().map(|known| compare_pepper(storage, known)).transpose()?;
+        report.warnings.extend(missing.flatten());
         (Some(report.server), report.warnings)
     } else {
         let warning = penstock_storage::check_postgres_options(&options);

@@ -7,11 +7,9 @@ use super::{
 use crate::config::settings::StorageSettings;
 use penstock_auth::pepper_fingerprint;
 use penstock_storage::keys::KeyStore;
-use penstock_storage::{Store, StoreError, StoreTable, Transaction};
+use penstock_storage::{PEPPER_CHECK_KEY, Store, StoreError, StoreTable, Transaction};
 use std::sync::Arc;
 
-/// Key of the row with the check value.
-const CHECK_ROW: &[u8] = b"pepper";
 /// Maximum number of API keys that are read at once.
 const PAGE_SIZE: usize = 1_000;
 
@@ -38,7 +36,7 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
     };
     let pepper = Pepper(parse_hex_secret(&text).ok_or_else(invalid)?);
     let check = pepper_fingerprint(&pepper.0);
-    let known = store.get(StoreTable::Meta, CHECK_ROW).map_err(|error| store_message(&error))?;
+    let known = store.get(StoreTable::Meta, PEPPER_CHECK_KEY).map_err(|error| store_message(&error))?;
     if known.as_deref() == Some(&check) {
         return Ok(pepper);
     }
@@ -53,8 +51,41 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
         }
     }
     // If a full disk rejects the check value, a later start writes it.
-    store.apply(Transaction::new().put(StoreTable::Meta, CHECK_ROW, check)).ok();
+    store.apply(Transaction::new().put(StoreTable::Meta, PEPPER_CHECK_KEY, check)).ok();
     Ok(pepper)
+}
+
+/// Compares the pepper of this gateway with that of the keys in a database, by its check value. Returns a warning if this
+/// gateway has none yet.
+///
+/// # Errors
+/// Returns a sentence for the operator if the peppers differ, or if the pepper cannot be read.
+pub(super) fn compare_pepper(storage: &StorageSettings, known: &[u8]) -> Result<Option<String>, String> {
+    let path = storage.path.join(PEPPER_FILE);
+    let (text, location) = match &storage.pepper {
+        Some(secret) => (parse_pepper(secret.reveal())?, "storage.pepper".to_owned()),
+        None => match read_secret(&path)? {
+            Some(text) => (text, path.display().to_string()),
+            None => {
+                let path = path.display();
+                return Ok(Some(format!(
+                    "There is no pepper in {path}, and the database has the check value of another one: if it has API keys, the \
+                     gateway does not start. {}",
+                    hint(storage)
+                )));
+            }
+        },
+    };
+    let pepper = parse_hex_secret(&text)
+        .ok_or_else(|| format!("The pepper in {location} is not 64 hexadecimal digits. {RESTORE_HINT}"))?;
+    if pepper_fingerprint(&pepper) == known {
+        return Ok(None);
+    }
+    Err(format!(
+        "The pepper in {location} is not the one that the API keys in the database were made with: none of them would be \
+         accepted. {}",
+        hint(storage)
+    ))
 }
 
 /// Accepts the configured pepper, or creates a new pepper file, although existing keys were made with another pepper.
@@ -73,7 +104,7 @@ pub(super) fn renew_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) ->
     };
     let pepper = parse_hex_secret(&text).ok_or("The pepper is not 64 hexadecimal digits.")?;
     store
-        .apply(Transaction::new().put(StoreTable::Meta, CHECK_ROW, pepper_fingerprint(&pepper)))
+        .apply(Transaction::new().put(StoreTable::Meta, PEPPER_CHECK_KEY, pepper_fingerprint(&pepper)))
         .map_err(|error| store_message(&error))?;
     count_keys(store)
 }
@@ -199,6 +230,25 @@ mod tests {
         }
         fs::write(&path, &original).unwrap();
         assert_eq!(open(&storage).unwrap().0, second.0);
+    }
+
+    #[test]
+    fn a_check_names_the_pepper_that_is_not_that_of_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = storage(folder.path());
+        let known = pepper_fingerprint(&open(&storage).unwrap().0);
+        assert_eq!(compare_pepper(&storage, &known), Ok(None));
+        let path = folder.path().join(PEPPER_FILE);
+        fs::write(&path, hex_secret()).unwrap();
+        let why = compare_pepper(&storage, &known).unwrap_err();
+        assert!(why.contains(&path.display().to_string()) && why.contains("none of them would be"), "{why}");
+        storage.pepper = Some(SecretText::new(&"0f".repeat(32)));
+        let why = compare_pepper(&storage, &known).unwrap_err();
+        assert!(why.contains("storage.pepper") && !why.contains("0f0f"), "{why}");
+        storage.pepper = None;
+        fs::remove_file(&path).unwrap();
+        let warning = compare_pepper(&storage, &known).unwrap().unwrap();
+        assert!(warning.contains("no pepper in") && !path.exists(), "nothing is made: {warning}");
     }
 
     #[test]

@@ -12,10 +12,11 @@ use super::connection::{DatabaseError, connect, connect_first};
 use super::incarnation::{self, IdentityFile, Incarnation};
 use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
+use super::rows;
 use super::schema::{self, ImportState, TableNames};
 use super::status::DatabaseStatus;
 use super::writer::{GroupWriter, QUEUE_CAPACITY};
-use crate::{Store, StoreError, StoreTable};
+use crate::{PEPPER_CHECK_KEY, Store, StoreError, StoreTable};
 
 /// Number of heartbeats within `takeover_after`, the time after which a process counts as dead.
 const BEATS: u32 = 10;
@@ -31,6 +32,8 @@ pub struct DatabaseReport {
     pub has_tables: bool,
     /// Time by the server's clock at the end of the check, Unix seconds.
     pub unix_seconds: i64,
+    /// Check value of the pepper of the API keys; `None` before the first start of a gateway.
+    pub pepper_check: Option<Vec<u8>>,
     /// Sentences about settings of the server that endanger acknowledged writes, and about a connection without TLS.
     pub warnings: Vec<String>,
 }
@@ -147,7 +150,11 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
         let server = schema::server_setting(&client, "server_version").await?;
         let clock = "select floor(extract(epoch from clock_timestamp()))::bigint";
         let unix_seconds = client.query_typed_one(clock, &[]).await?.try_get(0)?;
-        Ok(DatabaseReport { server, has_tables, unix_seconds, warnings })
+        let pepper_check = match has_tables {
+            true => rows::get(&client, &names, StoreTable::Meta, PEPPER_CHECK_KEY).await?,
+            false => None,
+        };
+        Ok(DatabaseReport { server, has_tables, unix_seconds, pepper_check, warnings })
     })
 }
 
