@@ -258,7 +258,14 @@ async fn finish_deletions(app: &AppState, logged: &Mutex<DeletionProblems>) {
         DeletionProblems { has_failed: outcome.first_error.is_some(), unreadable: outcome.unreadable };
     let logged = std::mem::replace(&mut *logged.lock(), problems);
     if problems.has_failed && !logged.has_failed || problems.unreadable > logged.unreadable {
-        let why = outcome.first_error.map(|error| error.to_string());
+        let cause = outcome.first_error.map_or_else(
+            || "records of deletions cannot be read, such as those of a newer version".to_owned(),
+            |error| error.to_string(),
+        );
+        let why = format!(
+            "{cause}. The contents use space until they are removed, which is tried again each ten seconds: check the \
+             folder `files.path`, or the bucket"
+        );
         let (files, unreadable) = (outcome.failed, outcome.unreadable);
         tracing::warn!(name: "deletions_not_finished", %files, %unreadable, why);
     }

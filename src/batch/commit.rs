@@ -257,7 +257,7 @@ impl BatchRunner {
             return;
         }
         if self.disk.failures == 0 {
-            let why = error.kind().to_string();
+            let why = describe_commit_failure(error.kind());
             tracing::error!(name: "batch_not_written", batch = self.record.id, why);
         }
         for line in group.lines.into_iter().rev() {
@@ -273,6 +273,18 @@ impl BatchRunner {
         self.disk.failures = self.disk.failures.saturating_add(1);
         self.disk.retry_at = Some(Instant::now() + pause);
     }
+}
+
+/// Describes a failed commit for the log: what failed, what it means, and what to do.
+fn describe_commit_failure(kind: io::ErrorKind) -> String {
+    let cause = match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "there is no space left for results; free some on the disk of `files.path` or in the bucket"
+                .to_owned()
+        }
+        kind => format!("results cannot be written ({kind}); check the disk of `files.path`, or the bucket"),
+    };
+    format!("{cause}. The batch waits, charges nothing meanwhile, and goes on by itself")
 }
 
 #[cfg(test)]

@@ -75,10 +75,16 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
             print_verdict(&verdict, !json)
         }
         StoreCommand::Export { folder } => {
-            print_saved("Saved", backup::export_archive(&data_paths, folder, &progress)?)
+            let saved = backup::export_archive(&data_paths, folder, &progress)?;
+            print_saved("Exported", saved)?;
+            print_stdout(&format!(
+                "The archive in {0} has the pepper and the digests of all keys, so protect it like the store; \
+                 `penstock store import {0}` restores it into a gateway without a store.\n",
+                folder.display()
+            ))
         }
         StoreCommand::Import { folder } => {
-            print_saved("Restored", backup::import_archive(&data_paths, folder, &progress)?)?;
+            print_saved("Imported", backup::import_archive(&data_paths, folder, &progress)?)?;
             print_verdict(&backup::verify(&data_paths, &progress)?, true)
         }
         StoreCommand::NewPepper => {
@@ -118,7 +124,7 @@ fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {
             "warning: {repaired} parts of the second copy of the ledger differed from the store and were repaired.\n"
         ));
     }
-    let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
+    let mut text = format!("{done} {rows} rows and {files} files of {bytes} bytes.\n");
     if gone > 0 {
         let _ = writeln!(text, "Left out, because deleted after the archive was made: {gone} files.");
     }

@@ -232,7 +232,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     let archive = all.home.path().join("archive");
     let to = archive.to_str().unwrap();
     let saved = output_text(&all.store(&["export", to]));
-    assert!(saved.starts_with("Saved: "), "{saved}");
+    assert!(saved.starts_with("Exported ") && saved.contains("protect it like the store"), "{saved}");
     refused(&all.store(&["export", to]), "is not empty");
     refused(&all.store(&["import", to]), "There is a store");
     let mut elsewhere = Home::new();
@@ -254,7 +254,8 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     }
     let restored = output_text(&elsewhere.command(&["store", "import", to]));
     assert!(restored.contains("Everything is as it was written"), "{restored}");
-    assert_eq!(restored.lines().next().unwrap().replace("Restored", "Saved"), saved.trim());
+    let first = |text: &str| text.lines().next().unwrap().to_owned();
+    assert_eq!(first(&restored).replace("Imported", "Exported"), first(&saved));
     refused(&elsewhere.command(&["store", "import", to]), "There is a store");
     let export = |home: &Home| output_text(&home.command(&["credits", "export"]));
     assert_eq!(export(&elsewhere), export(&all.home));

@@ -41,7 +41,7 @@ async fn each_stage_ends_with_a_line_where_standard_error_is_no_terminal() {
     let archive = archive.to_str().unwrap();
     let exported = home.command(&["store", "export", archive]);
     assert_eq!(stages(&exported), ["Ledger", "Rows", "File contents"]);
-    assert!(String::from_utf8(exported.stdout).unwrap().starts_with("Saved: "));
+    assert!(String::from_utf8(exported.stdout).unwrap().starts_with("Exported "));
     let elsewhere = Home::new();
     elsewhere.write(&catalogue(&provider, ""));
     let imported = stages(&elsewhere.command(&["store", "import", archive]));
@@ -91,7 +91,7 @@ async fn a_terminal_shows_a_bar_and_is_left_clean() {
     assert!(shown.contains("\r\x1b[KLedger [------------------------]   0 % 0 bytes"), "{shown:?}");
     assert!(shown.contains("\r\x1b[KRows ") && shown.ends_with("\r\x1b[K"), "{shown:?}");
     assert!(!shown.contains('\n'), "{shown:?}");
-    assert!(out.starts_with("Saved: "), "{out}");
+    assert!(out.starts_with("Exported "), "{out}");
     let (shown, _) = on_terminal(&home, &["store", "verify"], "dumb");
     assert!(shown.starts_with("Rows: ") && !shown.contains('\x1b'), "{shown:?}");
 }
