@@ -8,7 +8,7 @@ use super::session::ActiveSession;
 use super::{BackendRequest, Console, ConsoleBackend};
 use crate::telemetry::request_id::RequestId;
 use http::Method;
-use penstock_console::{Block, Language, NavLink, Page, SignedInUser, Text};
+use penstock_console::{Block, NavLink, Page, SignedInUser, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ pub async fn render_page(
         Ok(blocks) => (status, with_result(before, blocks)),
         Err(refusal) => (refusal.code.spec().status, with_refusal(before, &refusal)),
     };
-    let shown = Shown { row, title, address: path.to_owned(), language: request.language };
+    let shown = Shown { row, title, address: path.to_owned(), request };
     Ok(answer_with(console, active, shown, status, blocks))
 }
 
@@ -177,7 +177,7 @@ pub fn render_blocks(
 ) -> Result<ConsoleAnswer, ApiError> {
     let (row, id) = find_page(console, path)?;
     let (title, address) = (title_of(row, &id), path.to_owned());
-    let shown = Shown { row, title, address, language: request.language };
+    let shown = Shown { row, title, address, request };
     Ok(answer_with(console, active, shown, status, blocks))
 }
 
@@ -257,12 +257,12 @@ fn signed_in_user(active: &ActiveSession) -> SignedInUser {
     }
 }
 
-/// Page to show: its row and title, the address of the page for links back to it, and its language.
+/// Page to show: its row and title, the address of the page for links back to it, and the request for it.
 struct Shown<'r> {
     row: &'r PageDefinition,
     title: Text,
     address: String,
-    language: Language,
+    request: &'r ConsoleRequest,
 }
 
 fn answer_with(
@@ -273,11 +273,12 @@ fn answer_with(
     blocks: Vec<Block>,
 ) -> ConsoleAnswer {
     let (site, role) = (console.site, active.user.role);
-    let Shown { row, title, address, language } = shown;
+    let Shown { row, title, address, request } = shown;
     let page = Page {
         root: site.root,
-        language,
+        language: request.language,
         address,
+        query: request.query.clone(),
         title,
         nav: nav(site.pages, role, row.path),
         user: Some(signed_in_user(active)),
@@ -311,6 +312,19 @@ impl<'a> PageContext<'a> {
         active: &'a ActiveSession,
     ) -> Self {
         Self { console, backend, request, active, id: String::new(), title: OnceLock::new() }
+    }
+
+    /// Renders another page of the site, with blocks above its own ones.
+    ///
+    /// # Errors
+    /// Returns 404 if there is no such page.
+    pub async fn render_page(
+        &self,
+        path: &str,
+        status: u16,
+        before: Vec<Block>,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        render_page(self.console, self.backend, self.request, self.active, path, status, before).await
     }
 
     /// Sends a GET request to the admin API.

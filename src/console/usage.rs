@@ -53,3 +53,19 @@ pub async fn usage_page(
         Err(refusal) => Err(refusal),
     }
 }
+
+/// Returns the charts of the requests and charges of the last days, with a link to the page of all figures.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+pub async fn usage_summary(
+    page: &PageContext<'_>,
+    view: UsageView,
+    filters: &[(&str, &str)],
+) -> Result<Vec<Block>, ApiError> {
+    let view = UsageView { by: "model".to_owned(), ..view };
+    let group_by = view.group_by();
+    let mut query = vec![("group_by", group_by.as_str())];
+    query.extend(filters.iter().copied());
+    Ok(blocks::usage_summary_blocks(&page.get("/admin/usage", &query).await?, &view))
+}

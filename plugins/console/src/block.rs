@@ -2,6 +2,7 @@
 
 use crate::chart::BarChart;
 pub use crate::field::Field;
+use crate::language::Language;
 use crate::line_chart::LineChart;
 use crate::text::Text;
 
@@ -159,6 +160,11 @@ impl Cell {
         shown.chain(state).collect::<Vec<_>>().join(" ")
     }
 
+    /// Returns true if the exact value differs from the text of the cell.
+    pub(crate) fn shows_exact(&self, language: Language) -> bool {
+        !self.exact.is_empty() && self.exact.render(language) != self.text.render(language)
+    }
+
     /// Returns true if the cell has a name that is too long for a column and has no place for a line break.
     fn has_long_word(&self) -> bool {
         let Text::Data(text) = &self.text else { return false };
@@ -180,10 +186,12 @@ impl Cell {
     }
 }
 
+/// Number of cells from which on a folded table has no headings in its cells, so that its page stays small.
+const LARGE_TABLE_CELLS: usize = 100;
 /// Number of columns that fit on a narrow screen.
 const STACKED_COLUMNS: usize = 2;
 /// Number of columns that fit on a screen of medium width.
-const WIDE_COLUMNS: usize = 8;
+const WIDE_COLUMNS: usize = 6;
 /// Number of characters without a space that fit into a column.
 const LONG_WORD: usize = 20;
 
@@ -211,6 +219,11 @@ impl Table {
     /// Returns true if narrow screens show each row as a list of its cells with their headings.
     pub(crate) const fn is_stacked(&self) -> bool {
         self.headings.len() > STACKED_COLUMNS
+    }
+
+    /// Returns true if headings in all cells would make the table much larger.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.headings.len() * self.rows.len() > LARGE_TABLE_CELLS
     }
 
     /// Returns true if screens of medium width show each row as a list too.

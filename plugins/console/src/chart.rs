@@ -1,24 +1,20 @@
 //! Bar charts as SVG: this module computes the layout, the template writes it.
 
+use crate::chart_hover::{ChartHover, SeriesNames, exact_figure};
 use crate::format::{format_rounded, unit_scale};
 use crate::language::Language;
+use crate::panel::{ChartMark, Panel, axis_end, format_position, slot_width};
 use crate::text::Text;
-use std::borrow::Cow;
 
-/// Width of a plot: horizontal positions and widths are percentages, so that the plot fits any screen while its texts
-/// keep their size. Vertical positions are pixels.
-const WIDTH: f64 = 100.0;
 const HEIGHT: f64 = 200.0;
 const BOTTOM: f64 = 24.0;
 /// Maximum width of a bar, in percent, for plots with few bars.
 const MAX_BAR: f64 = 8.0;
+/// Maximum width of a bar, as a part of its slot.
+const BAR_SHARE: f64 = 0.85;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
 pub(crate) const COLOURS: usize = 6;
-/// Distance of the labels from the lower edge of the panel, in pixels.
-const TICK_OFFSET: f64 = 18.0;
-/// Maximum number of labels below the bars.
-const MAX_LABELS: usize = 8;
 
 /// Series of values with a name.
 #[derive(Clone, Debug, Default)]
@@ -43,106 +39,26 @@ pub struct BarChart {
     pub series: Vec<ChartSeries>,
 }
 
-/// Segment of a bar.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChartSegment {
-    /// Left edge of the segment, in percent of the width.
-    pub x: String,
-    /// Upper edge of the segment, in pixels.
-    pub y: String,
-    /// Width of the segment, in percent of the width.
-    pub width: String,
-    /// Height of the segment, in pixels.
-    pub height: String,
-    /// Index of the colour in the palette of the style sheet.
-    pub colour: usize,
-    /// Text shown when the pointer is on the segment.
-    pub title: String,
-}
-
-/// Label on an axis of a chart, with its position.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChartMark {
-    /// Horizontal position of the label, in percent of the width.
-    pub x: String,
-    /// Vertical position of the label, in pixels.
-    pub y: String,
-    /// Text of the label.
-    pub text: String,
-    /// True if narrow screens have no room for the label.
-    pub is_wide_only: bool,
-}
-
-/// Rectangle of a plot, in pixels. All panels have the same horizontal axis.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Panel {
-    /// Upper edge of the plot.
+/// Part of a bar that shows one series. Vertical positions are pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct BarPart {
+    /// Index of the bar.
+    pub bar: usize,
+    /// Index of the series.
+    pub series: usize,
+    /// Upper edge.
     pub top: f64,
-    /// Lower edge, where the value is zero.
+    /// Lower edge.
     pub bottom: f64,
 }
 
-impl Panel {
-    /// Height in pixels of a value on an axis that ends at `end`.
-    pub fn height_of(self, value: f64, end: f64) -> f64 {
-        value / end * (self.bottom - self.top)
-    }
-
-    /// Lines of the vertical axis with their values.
-    pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
-        // All values of an axis have the same unit prefix, such as `k` or `M`.
-        let (scale, name) = unit_scale(end, unit);
-        let mark = |part: f64| ChartMark {
-            x: String::new(),
-            y: format_position(self.bottom - part * (self.bottom - self.top)),
-            text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
-            is_wide_only: false,
-        };
-        [0.0, 0.5, 1.0].map(mark).to_vec()
-    }
-
-    /// Labels below the panel; not every bar has one.
-    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<ChartMark> {
-        let step = labels.len().div_ceil(MAX_LABELS).max(1);
-        let shown = labels.iter().enumerate().step_by(step).enumerate();
-        let marks = shown.map(|(number, (index, label))| ChartMark {
-            x: format_position(bar_center(index, labels.len())),
-            y: format_position(self.bottom + TICK_OFFSET),
-            text: label.render(language).into_owned(),
-            is_wide_only: number % 2 == 1,
-        });
-        marks.collect()
-    }
-}
-
-/// Width of the slot of one of `bars` bars.
-pub(crate) fn slot_width(bars: usize) -> f64 {
-    WIDTH / count(bars.max(1))
-}
-
-/// Returns the horizontal center of the bar with this index, of `bars` bars.
-pub(crate) fn bar_center(index: usize, bars: usize) -> f64 {
-    slot_width(bars) * (count(index) + 0.5)
-}
-
-/// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
-pub(crate) fn axis_end(maximum: f64) -> f64 {
-    if maximum <= 0.0 {
-        return 1.0;
-    }
-    let power = 10_f64.powf(maximum.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|end| *end >= maximum)
-        .unwrap_or(maximum)
-}
-
-/// Formats a rounded quantity, with its exact value in parentheses if it differs.
-pub(crate) fn exact_quantity(value: f64, unit: &'static str, language: Language) -> String {
-    let rounded = Text::Quantity(value, unit).render(language).into_owned();
-    let exact = Text::exact_number(value, unit).render(language).into_owned();
-    if rounded == exact { rounded } else { format!("{rounded} ({exact})") }
+/// All parts of one series as one SVG path: a vertical line for each part. Horizontal positions are indices of bars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChartPath {
+    /// Index of the colour in the palette of the style sheet.
+    pub colour: usize,
+    /// Value of the attribute `d`.
+    pub path: String,
 }
 
 /// Vertical axis of stacked bars. Positive values are stacked above zero, negative ones below.
@@ -220,47 +136,67 @@ impl BarChart {
         (0..self.labels.len()).all(|index| self.values(index).all(|value| value == 0.0))
     }
 
-    /// Returns the segments of all bars, without those of value zero. Negative values are below the line of zero.
+    /// Returns the bars as a path for each series.
     #[must_use]
-    pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
-        self.segments_in(Self::PANEL, language)
+    pub fn paths(&self) -> Vec<ChartPath> {
+        self.paths_in(Self::PANEL)
     }
 
-    /// Segments of all bars in a panel.
-    pub(crate) fn segments_in(&self, panel: Panel, language: Language) -> Vec<ChartSegment> {
-        let (axis, bars) = (self.axis(), self.labels.len());
-        let width = (slot_width(bars) * 0.85).min(MAX_BAR);
-        let mut segments = Vec::new();
-        for (index, label) in self.labels.iter().enumerate() {
-            let (mut top, mut bottom) = (axis.zero_in(panel), axis.zero_in(panel));
+    /// Returns the width of the lines that draw the bars, in slots of bars.
+    #[must_use]
+    pub fn bar_width(&self) -> String {
+        format_position((MAX_BAR / slot_width(self.labels.len())).min(BAR_SHARE))
+    }
+
+    /// Paths of the bars in a panel. Positions are whole pixels; a part has at least one.
+    pub(crate) fn paths_in(&self, panel: Panel) -> Vec<ChartPath> {
+        let parts = self.parts_in(panel);
+        let path = |series: usize| {
+            let of_series = parts.iter().filter(|part| part.series == series);
+            let lines = of_series.map(|part| {
+                let (bottom, top) = (part.bottom.round(), part.top.round());
+                format!("M{} {bottom}V{}", part.bar, top.min(bottom - 1.0))
+            });
+            ChartPath { colour: series % COLOURS, path: lines.collect() }
+        };
+        (0..self.series.len()).map(path).filter(|path| !path.path.is_empty()).collect()
+    }
+
+    /// Parts of all bars in a panel, without those of value zero. Negative values are below the line of zero.
+    fn parts_in(&self, panel: Panel) -> Vec<BarPart> {
+        let axis = self.axis();
+        let mut parts = Vec::new();
+        for bar in 0..self.labels.len() {
+            let (mut upper, mut lower) = (axis.zero_in(panel), axis.zero_in(panel));
             for (number, series) in self.series.iter().enumerate() {
-                let value = series.values.get(index).copied().unwrap_or(0.0);
+                let value = series.values.get(bar).copied().unwrap_or(0.0);
                 if !value.is_finite() || value == 0.0 {
                     continue;
                 }
                 let height = axis.height_in(panel, value.abs());
-                let y = if value > 0.0 { top - height } else { bottom };
-                if value > 0.0 {
-                    top -= height;
-                } else {
-                    bottom += height;
-                }
-                segments.push(ChartSegment {
-                    x: format_position(bar_center(index, bars) - width / 2.0),
-                    y: format_position(y),
-                    width: format_position(width),
-                    height: format_position(height),
-                    colour: number % COLOURS,
-                    title: format!(
-                        "{}, {}: {}",
-                        label.render(language),
-                        series.name.render(language),
-                        exact_quantity(value, self.unit, language)
-                    ),
-                });
+                let edge = if value > 0.0 { &mut upper } else { &mut lower };
+                let start = *edge;
+                *edge += if value > 0.0 { -height } else { height };
+                let (top, bottom) = (start.min(*edge), start.max(*edge));
+                parts.push(BarPart { bar, series: number, top, bottom });
             }
         }
-        segments
+        parts
+    }
+
+    /// Returns the exact values of each bar, shown while the pointer is on it.
+    #[must_use]
+    pub fn hovers(&self, language: Language) -> Vec<ChartHover> {
+        let names = SeriesNames::new(&self.series, self.labels.len(), language);
+        let hover = |(bar, label): (usize, &Text)| {
+            let total = exact_figure(self.sum(bar), self.unit, language);
+            let mut title = format!("{}: {total}", label.render(language));
+            if self.series.len() > 1 {
+                title.push_str(&names.lines(&self.series, bar, language));
+            }
+            self.values(bar).any(|value| value != 0.0).then_some(ChartHover { bar, title })
+        };
+        self.labels.iter().enumerate().filter_map(hover).collect()
     }
 
     /// Returns the lines of the vertical axis with their values.
@@ -283,12 +219,8 @@ impl BarChart {
     /// Returns the legend: the number of the colour and the name of each series. Series keep their colours in all plots
     /// of a page.
     #[must_use]
-    pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
-        self.series
-            .iter()
-            .enumerate()
-            .map(|(number, series)| (number % COLOURS, series.name.render(language)))
-            .collect()
+    pub fn legend(&self, language: Language) -> Vec<(usize, String)> {
+        SeriesNames::new(&self.series, self.labels.len(), language).legend()
     }
 
     /// Returns a description for screen readers.
@@ -311,16 +243,6 @@ impl BarChart {
     }
 }
 
-pub(crate) fn format_position(number: f64) -> String {
-    let text = format!("{number:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a chart has few bars")]
-const fn count(number: usize) -> f64 {
-    number as f64
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -335,21 +257,38 @@ mod tests {
     #[test]
     fn bars_stay_within_the_view_box() {
         let chart = chart(vec![1.0, 0.0, 99.0, f64::NAN, f64::INFINITY, -3.0, 1e300]);
-        let segments = chart.segments(Language::English);
-        assert_eq!(segments.len(), 4);
-        for segment in segments {
-            let (x, y): (f64, f64) = (segment.x.parse().unwrap(), segment.y.parse().unwrap());
-            let (width, height): (f64, f64) =
-                (segment.width.parse().unwrap(), segment.height.parse().unwrap());
-            assert!(x >= 0.0 && x + width <= WIDTH + 0.01, "{segment:?}");
-            assert!(y >= TOP - 0.01 && y + height <= HEIGHT - BOTTOM + 0.01, "{segment:?}");
+        let parts = chart.parts_in(BarChart::PANEL);
+        assert_eq!(parts.len(), 4);
+        for part in parts {
+            assert!(part.top >= TOP - 0.01 && part.bottom <= HEIGHT - BOTTOM + 0.01, "{part:?}");
+            assert!(part.top <= part.bottom && part.bar < 7, "{part:?}");
         }
+    }
+
+    #[test]
+    fn a_series_is_one_path_and_a_small_value_has_a_pixel() {
+        let mut chart = chart(vec![100.0, 0.0, 50.0]);
+        chart.series.push(ChartSeries { name: "b".into(), values: vec![0.0, 0.001, 0.0] });
+        let paths: Vec<String> = chart.paths().into_iter().map(|path| path.path).collect();
+        assert_eq!(paths, ["M0 176V8M2 176V92", "M1 176V175"]);
+    }
+
+    #[test]
+    fn a_bar_shows_its_exact_values() {
+        let mut chart = chart(vec![1_234.5, 0.0]);
+        chart.unit = "kWh";
+        let titles = |chart: &BarChart| {
+            chart.hovers(Language::German).into_iter().map(|hover| hover.title).collect::<Vec<_>>()
+        };
+        assert_eq!(titles(&chart), ["day 0: 1 234,5 kWh"]);
+        chart.series.push(ChartSeries { name: Text::Data("b".to_owned()), values: vec![0.25, 0.0] });
+        assert_eq!(titles(&chart), ["day 0: 1 234,75 kWh\na: 1 234,5\nb: 0,25"]);
     }
 
     #[test]
     fn an_empty_chart_has_axes_and_no_bars() {
         let chart = chart(Vec::new());
-        assert!(chart.segments(Language::English).is_empty() && chart.ticks(Language::English).is_empty());
+        assert!(chart.paths().is_empty() && chart.ticks(Language::English).is_empty());
         assert_eq!(chart.lines(Language::English).len(), 3);
     }
 
@@ -368,13 +307,9 @@ mod tests {
         let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["-5", "0", "5"]);
         let zero: f64 = lines[1].y.parse().unwrap();
-        let edges: Vec<(f64, f64)> = chart
-            .segments(Language::English)
-            .iter()
-            .map(|segment| (segment.y.parse().unwrap(), segment.height.parse().unwrap()))
-            .collect();
-        assert!((edges[0].0 + edges[0].1 - zero).abs() < 0.1, "4 ends at zero: {edges:?}");
-        assert!((edges[1].0 - zero).abs() < 0.1, "-5 begins at zero: {edges:?}");
-        assert!((edges[3].0 - edges[2].0 - edges[2].1).abs() < 0.1, "-1 is below -3: {edges:?}");
+        let parts = chart.parts_in(BarChart::PANEL);
+        assert!((parts[0].bottom - zero).abs() < 0.1, "4 ends at zero: {parts:?}");
+        assert!((parts[1].top - zero).abs() < 0.1, "-5 begins at zero: {parts:?}");
+        assert!((parts[3].top - parts[2].bottom).abs() < 0.1, "-1 is below -3: {parts:?}");
     }
 }

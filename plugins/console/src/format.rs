@@ -63,8 +63,10 @@ pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'stat
 /// Returns the divisor of a number and its unit with the prefix of [`format_quantity`].
 pub(crate) fn unit_scale(number: f64, unit: &'static str) -> (f64, &'static str) {
     let scales: &[(f64, &'static str)] = match unit {
-        "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
+        "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh")],
         "g" => &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")],
+        "g CO₂e" => &[(1e6, "t CO₂e"), (1e3, "kg CO₂e"), (1.0, "g CO₂e"), (1e-3, "mg CO₂e")],
+        "g CO₂e/EUR" => &[(1e3, "kg CO₂e/EUR"), (1.0, "g CO₂e/EUR"), (1e-3, "mg CO₂e/EUR")],
         "l" => &[(1e3, "m³"), (1.0, "l"), (1e-3, "ml")],
         "" => &[(1e9, "G"), (1e6, "M"), (1e4, "k"), (1.0, "")],
         _ => &[(1.0, "")],
@@ -119,7 +121,40 @@ pub(crate) fn format_timestamp(text: &str, language: Language) -> Cow<'_, str> {
     }
 }
 
-/// Returns the time of a JSON value in Unix seconds; a dash if there is no value.
+/// Returns the size of a character in HTML, in bytes; the template escapes five characters.
+const fn html_size(character: char) -> usize {
+    match character {
+        '<' | '>' | '&' | '"' | '\'' => 5,
+        other => other.len_utf8(),
+    }
+}
+
+/// Returns the size of a text in HTML, in bytes.
+pub(crate) fn html_length(text: &str) -> usize {
+    text.chars().map(html_size).sum()
+}
+
+/// Returns a text with at most `limit` bytes in HTML: a longer one loses its middle.
+pub(crate) fn shorten_text(text: &str, limit: usize) -> String {
+    if html_length(text) <= limit {
+        return text.to_owned();
+    }
+    let half = limit.saturating_sub('…'.len_utf8()) / 2;
+    let fitting = |characters: &mut dyn Iterator<Item = char>| {
+        let mut size = 0;
+        characters
+            .take_while(|character| {
+                size += html_size(*character);
+                size <= half
+            })
+            .collect::<Vec<char>>()
+    };
+    let start = fitting(&mut text.chars());
+    let end = fitting(&mut text.chars().rev());
+    start.into_iter().chain(['…']).chain(end.into_iter().rev()).collect()
+}
+
+/// Returns a JSON value in Unix seconds as a time; a dash if there is no value.
 #[must_use]
 pub fn unix_time_text(value: Option<&Value>) -> Text {
     value
@@ -162,12 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_loses_its_middle() {
+        for (text, limit, shown) in [
+            ("short", 5, "short"),
+            ("abcdefghijklm", 11, "abcd…jklm"),
+            ("<<<<", 19, "<…<"),
+            ("äöüäöü", 11, "äö…öü"),
+            ("abc", 0, "…"),
+        ] {
+            assert_eq!(shorten_text(text, limit), shown);
+        }
+    }
+
+    #[test]
     fn quantities_have_the_fitting_prefix() {
         for (number, unit, text) in [
             (1250.0, "kWh", "1.25\u{202f}MWh"),
             (0.002, "kWh", "2\u{202f}Wh"),
             (0.0, "kWh", "0\u{202f}kWh"),
-            (1e-9, "kWh", "0.001\u{202f}mWh"),
+            (1e-9, "kWh", "0.000001\u{202f}Wh"),
+            (12_345.6, "g CO₂e", "12.3\u{202f}kg CO₂e"),
+            (0.5, "g CO₂e/EUR", "500\u{202f}mg CO₂e/EUR"),
             (2500.0, "g", "2.5\u{202f}kg"),
             (12.0, "", "12"),
             (9_999.0, "", "9\u{202f}999"),

@@ -8,12 +8,15 @@
 mod asset;
 mod block;
 mod chart;
+mod chart_hover;
 mod csv;
 mod field;
 mod format;
 mod language;
 mod line_chart;
 mod page;
+mod pager;
+mod panel;
 
 pub mod pages;
 mod text;

@@ -1,10 +1,10 @@
 //! Plot of two panels with the same times: lines of a measured value above, bars of requests or answers below.
 
-use crate::chart::{
-    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, bar_center, exact_quantity,
-    format_position, slot_width,
-};
+use crate::chart::{BarChart, COLOURS, ChartPath, ChartSeries};
+use crate::chart_hover::{ChartHover, SeriesNames};
+use crate::format::shorten_text;
 use crate::language::Language;
+use crate::panel::{ChartMark, Panel, axis_end, format_position};
 use crate::text::Text;
 use std::borrow::Cow;
 
@@ -12,6 +12,8 @@ use std::borrow::Cow;
 pub const INTENSITY_UNIT: &str = "g/kWh";
 const LINES: Panel = Panel { top: 8.0, bottom: 138.0 };
 const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
+/// Maximum size of the name of a group in a heading, in bytes of HTML.
+const MAX_HEADING_BYTES: usize = 60;
 
 /// Kind of a line plot: which value its lines show, and its texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,20 +82,7 @@ pub struct ChartLine {
     pub points: String,
 }
 
-/// Point of a line, in the center of its time interval on the horizontal axis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChartPoint {
-    /// Index of the colour in the palette of the style sheet.
-    pub colour: usize,
-    /// Horizontal position of the point, in percent of the width.
-    pub x: String,
-    /// Vertical position of the point, in pixels.
-    pub y: String,
-    /// Text shown when the pointer is on the point.
-    pub title: String,
-}
-
-/// Returns the known values of a series, with their indexes: those that are finite and not negative.
+/// Values of a series that are not missing, with their positions.
 fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
     series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
 }
@@ -115,8 +104,7 @@ impl LineChart {
     /// Returns the lines of the groups. Unknown values interrupt a line, so a group may have several.
     #[must_use]
     pub fn lines(&self) -> Vec<ChartLine> {
-        let (end, bars) = (self.axis_end(), self.times.len());
-        let half = slot_width(bars) / 2.0;
+        let end = self.axis_end();
         let mut lines = Vec::new();
         for (number, series) in self.values.iter().enumerate() {
             let mut points = String::new();
@@ -125,11 +113,12 @@ impl LineChart {
                 if next.is_some_and(|next| next != index) {
                     lines.push(ChartLine { colour: number % COLOURS, points: std::mem::take(&mut points) });
                 }
-                let (x, y) =
-                    (bar_center(index, bars), format_position(LINES.bottom - LINES.height_of(value, end)));
-                for x in [x - half, x + half] {
-                    let gap = if points.is_empty() { "" } else { " " };
-                    points.push_str(&format!("{gap}{},{y}", format_position(x)));
+                let y = format_position(LINES.bottom - LINES.height_of(value, end));
+                let gap = if points.is_empty() { "" } else { " " };
+                // A step begins and ends half a slot beside the center of its time.
+                match index.checked_sub(1) {
+                    Some(before) => points.push_str(&format!("{gap}{before}.5,{y} {index}.5,{y}")),
+                    None => points.push_str(&format!("{gap}-.5,{y} .5,{y}")),
                 }
                 next = Some(index + 1);
             }
@@ -140,33 +129,56 @@ impl LineChart {
         lines
     }
 
-    /// Returns the points of all lines with their values.
+    /// Returns the centers of the steps as a path for each group: a line without a length, which is drawn as a dot.
     #[must_use]
-    pub fn points(&self, language: Language) -> Vec<ChartPoint> {
+    pub fn dots(&self) -> Vec<ChartPath> {
         let end = self.axis_end();
-        let mut points = Vec::new();
-        for (number, series) in self.values.iter().enumerate() {
-            for (index, value) in known(series) {
-                let hour = self.times.get(index).map(|hour| hour.render(language)).unwrap_or_default();
-                points.push(ChartPoint {
-                    colour: number % COLOURS,
-                    x: format_position(bar_center(index, self.times.len())),
-                    y: format_position(LINES.bottom - LINES.height_of(value, end)),
-                    title: format!(
-                        "{hour}, {}: {}",
-                        series.name.render(language),
-                        exact_quantity(value, self.kind.texts().unit, language)
-                    ),
-                });
-            }
-        }
-        points
+        let path = |(number, series): (usize, &ChartSeries)| {
+            let dots = known(series).map(|(index, value)| {
+                format!("M{index} {}h0", (LINES.bottom - LINES.height_of(value, end)).round())
+            });
+            ChartPath { colour: number % COLOURS, path: dots.collect() }
+        };
+        self.values.iter().enumerate().map(path).filter(|path| !path.path.is_empty()).collect()
     }
 
-    /// Returns the segments of the bars, which show the requests or answers.
+    /// Returns the exact values of each time, shown while the pointer is on it: those of the lines, then those of the bars.
     #[must_use]
-    pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
-        self.bars().segments_in(BARS, language)
+    pub fn hovers(&self, language: Language) -> Vec<ChartHover> {
+        let names = self.names(language);
+        let texts = self.kind.texts();
+        let hover = |(bar, time): (usize, &Text)| {
+            let (values, requests) =
+                (names.lines(&self.values, bar, language), names.lines(&self.requests, bar, language));
+            let mut title = time.render(language).into_owned();
+            if !values.is_empty() {
+                title.push_str(&format!(", {}:{values}", texts.unit));
+            }
+            if !requests.is_empty() {
+                title.push_str(&format!("\n{}:{requests}", Text::from(texts.bars).render(language)));
+            }
+            (!values.is_empty() || !requests.is_empty()).then_some(ChartHover { bar, title })
+        };
+        self.times.iter().enumerate().filter_map(hover).collect()
+    }
+
+    /// Names of the groups; the bars have a series for each line, and one for all others.
+    fn names(&self, language: Language) -> SeriesNames {
+        let has_all = self.requests.len() >= self.values.len();
+        let named = if has_all { &self.requests } else { &self.values };
+        SeriesNames::new(named, self.times.len(), language)
+    }
+
+    /// Returns the bars, which show the requests, as a path for each group.
+    #[must_use]
+    pub fn paths(&self) -> Vec<ChartPath> {
+        self.bars().paths_in(BARS)
+    }
+
+    /// Returns the width of the lines that draw the bars, in slots of bars.
+    #[must_use]
+    pub fn bar_width(&self) -> String {
+        self.bars().bar_width()
     }
 
     /// Returns the lines of both vertical axes with their values.
@@ -186,9 +198,8 @@ impl LineChart {
     /// Returns the legend: the number of the colour and the name of each series of the bars, which have one for each
     /// line.
     #[must_use]
-    pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
-        let all = self.requests.iter().enumerate();
-        all.map(|(number, series)| (number % COLOURS, series.name.render(language))).collect()
+    pub fn legend(&self, language: Language) -> Vec<(usize, String)> {
+        self.names(language).legend()
     }
 
     /// Returns a description for screen readers; the table has the values.
@@ -223,18 +234,13 @@ impl LineChart {
     pub fn headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
             move |series: &ChartSeries| {
-                Text::with_values(template, [series.name.clone()]).render(language).into_owned()
+                let name = shorten_text(&series.name.render(language), MAX_HEADING_BYTES);
+                Text::with_values(template, [name.into()]).render(language).into_owned()
             }
         };
         let texts = self.kind.texts();
         let values = self.values.iter().map(of(texts.value_heading));
         values.chain(self.requests.iter().map(of(texts.bar_heading))).collect()
-    }
-
-    /// Returns the heading of a column of the table after the time.
-    #[must_use]
-    pub fn heading(&self, column: usize, language: Language) -> String {
-        self.headings(language).into_iter().nth(column).unwrap_or_default()
     }
 
     /// Returns the rows of the table: the time and its values.
@@ -293,14 +299,12 @@ mod tests {
         assert!(line.iter().all(|(_, y)| (LINES.top..=LINES.bottom).contains(y)), "{line:?}");
         // Expected height of the value 400 on an axis that ends at 500.
         assert!((line[2].1 - (138.0 - 0.8 * 130.0)).abs() < 0.01, "{line:?}");
-        let segments = chart.segments(Language::English);
-        assert_eq!(segments.len(), 2, "an hour without requests has no bar");
-        let bar: (f64, f64) = (segments[0].x.parse().unwrap(), segments[0].width.parse().unwrap());
-        assert!(line[2].0 <= bar.0 && bar.0 + bar.1 <= line[3].0, "{bar:?} below {line:?}");
-        let (y, height): (f64, f64) = (segments[0].y.parse().unwrap(), segments[0].height.parse().unwrap());
-        assert!(y >= BARS.top && (y + height - BARS.bottom).abs() < 0.02, "{y} {height}");
-        let point = &chart.points(Language::German)[1];
-        assert_eq!(point.title, "01:00, Z0: 400\u{202f}g/kWh");
+        assert_eq!((line[2].0, line[3].0), (0.5, 1.5), "around the bar at 1");
+        let paths = chart.paths();
+        assert_eq!(paths[0].path, "M1 236V181M2 236V220", "an hour without requests has no bar");
+        assert_eq!(chart.dots()[0].path, "M0 130h0M1 34h0M2 138h0");
+        let hover = &chart.hovers(Language::German)[1];
+        assert_eq!(hover.title, "01:00, g/kWh:\nZ0: 400\nBatch-Anfragen:\nZ0: 7");
     }
 
     #[test]
@@ -308,7 +312,7 @@ mod tests {
         let chart = chart(&[&[30.0, f64::NAN, 31.0, 32.0], &[f64::NAN; 4]], &[&[0.0; 4]]);
         let points: Vec<usize> = chart.lines().iter().map(|line| numbers(&line.points).len()).collect();
         assert_eq!(points, [2, 4]);
-        assert_eq!(chart.points(Language::English).len(), 3);
+        assert_eq!(chart.hovers(Language::English).len(), 3);
         assert_eq!(chart.rows(Language::English)[1].1, ["–", "–", "0"]);
     }
 
@@ -329,7 +333,7 @@ mod tests {
             "Grid intensity and requests of batches, 00:00 to 01:00: 20\u{202f}g/kWh to 600\u{202f}g/kWh; 5 requests of batches"
         );
         let empty = chart(&[], &[]);
-        assert!(empty.lines().is_empty() && empty.segments(Language::English).is_empty());
+        assert!(empty.lines().is_empty() && empty.paths().is_empty());
         assert!(empty.description(Language::French).contains('–'));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::block::{Block, FieldKind, Form};
 use crate::language::Language;
+use crate::pager::MAX_PAGE_BYTES;
 use crate::text::Text;
 use crate::texts;
 use askama::Template;
@@ -40,6 +41,8 @@ pub struct Page {
     pub language: Language,
     /// Path of the page, to which the language switch returns.
     pub address: String,
+    /// Query of the page, decoded.
+    pub query: Vec<(String, String)>,
     /// Title of the page.
     pub title: Text,
     /// Links of the navigation.
@@ -70,6 +73,7 @@ impl Page {
             root,
             language,
             address: address.to_owned(),
+            query: Vec::new(),
             title: title.into(),
             nav: Vec::new(),
             user: None,
@@ -80,10 +84,30 @@ impl Page {
         }
     }
 
-    /// Renders the page as HTML. Rendering cannot fail, because the template uses only infallible members.
+    /// Renders the page as HTML. Long tables show as many rows as the size of a page permits.
     #[must_use]
     pub fn to_html(&self) -> String {
+        if !self.has_row_position() || self.is_document() {
+            let html = self.render_whole();
+            if html.len() <= MAX_PAGE_BYTES || self.is_document() {
+                return html;
+            }
+        }
+        self.with_limited_tables().render_whole()
+    }
+
+    /// Renders all rows. Rendering cannot fail, because the template uses only infallible members.
+    pub(crate) fn render_whole(&self) -> String {
         self.render().unwrap_or_default()
+    }
+
+    /// Returns the path from which the blocks are read again, with the query of the page.
+    fn refresh_address(&self) -> Option<String> {
+        let encode = crate::pages::percent_encode;
+        let pairs = self.query.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+        let query = pairs.collect::<Vec<_>>().join("&");
+        self.refresh_path
+            .map(|path| if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") })
     }
 
     /// Returns a text of the translation table in the language of the page.
@@ -147,6 +171,7 @@ mod tests {
             root: "/console/",
             language: Language::German,
             address: data(),
+            query: vec![(data(), data())],
             title: text(),
             nav: Vec::new(),
             user: Some(SignedInUser { name: data(), role: "admin", form_token: data(), form_id: data() }),

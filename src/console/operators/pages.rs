@@ -4,7 +4,7 @@ use super::routing::{LATENCY_PATH, latency_page, routing_page};
 use crate::console::batches::batches_page;
 use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
 use crate::console::reference::{operation_page, reference_page, schema_page};
-use crate::console::usage::usage_page;
+use crate::console::usage::{usage_page, usage_summary};
 use crate::console::{credit_note, exports, invoice};
 use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
@@ -31,6 +31,10 @@ pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
     PageDefinition::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page)))
         .hidden_in_navigation(),
+    PageDefinition::new("/console/accounts/{id}/usage", "Usage of", MONEY, |page| {
+        Box::pin(account_usage(page))
+    })
+    .hidden_in_navigation(),
     PageDefinition::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
         Box::pin(account_invoice(page))
     })
@@ -128,19 +132,23 @@ async fn providers(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    usage_of_gateway(page, None, "/console/usage".to_owned()).await
+    let view = UsageView { csv_path: Some("/console/usage.csv"), ..usage_view(page, "/console/usage") };
+    usage_page(page, view, &[]).await
 }
 
-async fn usage_of_gateway(
-    page: &PageContext<'_>,
-    account: Option<&str>,
-    path: String,
-) -> Result<Vec<Block>, ApiError> {
-    let dimensions = blocks::GATEWAY_DIMENSIONS;
-    let csv_path = account.is_none().then_some("/console/usage.csv");
-    let view =
-        UsageView { path, dimensions, with_money: page.can_see_amounts(), csv_path, ..UsageView::default() };
-    usage_page(page, view, &[("account", account.unwrap_or_default())]).await
+/// Returns the page of all figures of the usage of an account.
+async fn account_usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let path = format!("/console/accounts/{}/usage", percent_encode(&page.id));
+    usage_page(page, usage_view(page, &path), &[("account", &page.id)]).await
+}
+
+fn usage_view(page: &PageContext<'_>, path: &str) -> UsageView {
+    UsageView {
+        path: path.to_owned(),
+        dimensions: blocks::GATEWAY_DIMENSIONS,
+        with_money: page.can_see_amounts(),
+        ..UsageView::default()
+    }
 }
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -163,6 +171,7 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let is_admin = page.has_role(&[Admin]);
     let encoded = percent_encode(id);
     let links = vec![
+        (format!("/console/accounts/{encoded}/usage"), "Usage".into()),
         (format!("/console/accounts/{encoded}/invoice"), "Invoice".into()),
         (format!("/console/ledger?account={encoded}"), "Ledger".into()),
         (format!("/console/carbon?account={encoded}"), "Carbon report".into()),
@@ -185,8 +194,8 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         shown.push(Block::Form(blocks::account_form(&account)));
         shown.push(Block::Form(blocks::account_state_form(&account)));
     }
-    let path = format!("/console/accounts/{}", percent_encode(id));
-    shown.extend(usage_of_gateway(page, Some(id), path).await?);
+    let view = usage_view(page, &format!("/console/accounts/{encoded}/usage"));
+    shown.extend(usage_summary(page, view, &[("account", id)]).await?);
     Ok(shown)
 }
 

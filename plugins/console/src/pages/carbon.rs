@@ -199,7 +199,9 @@ fn metric_table(report: &Value, total: &Value) -> Table {
     ];
     let row = |(disclosure, member, name, unit): (&'static str, &str, &'static str, &'static str)| {
         let value = match number(total, member) {
-            Some(_) => Cell::number(exact_text(total, member, unit)),
+            Some(amount) => {
+                Cell::number(Text::Quantity(amount, unit)).with_exact(exact_text(total, member, unit))
+            }
             None => Cell::number("–"),
         };
         vec![Cell::text(Text::Data(disclosure.to_owned())), Cell::text(name), value]

@@ -3,8 +3,8 @@
 use super::accounts::account_tiles;
 use super::forms::object_version;
 use super::key_state::KeyState;
-use super::usage::{UsageView, series_order, usage_chart, value_table};
-use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
+use super::usage::{REQUEST_MEMBERS, UsageView, series_order, usage_chart, value_table};
+use super::{day, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::text::Text;
 use serde_json::Value;
@@ -26,13 +26,14 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
     blocks.push(Block::Tiles(total_tiles(usage)));
     let view = UsageView { by: "model".to_owned(), with_money: true, ..UsageView::default() };
     let order = series_order(usage, &view);
-    for (title, member, unit) in [
-        ("Requests", "requests", ""),
-        ("Charged", "eur", "EUR"),
-        ("Carbon, location-based", "carbon_g_co2", "g"),
-    ] {
+    let figures: [(&'static str, &[&str], &'static str); 3] = [
+        ("Requests", REQUEST_MEMBERS, ""),
+        ("Charged", &["eur"], "EUR"),
+        ("Carbon, location-based", &["carbon_g_co2"], "g"),
+    ];
+    for (title, members, unit) in figures {
         let title = Text::with_values("{0} per day by {1}", [title.into(), "model".into()]);
-        blocks.push(Block::Chart(usage_chart(usage, &view, &order, member, title, unit)));
+        blocks.push(Block::Chart(usage_chart(usage, &view, &order, members, title, unit)));
     }
     blocks.push(Block::Details(value_table(usage, &view)));
     blocks
@@ -45,11 +46,12 @@ fn total_tiles(usage: &Value) -> Vec<Tile> {
     let range =
         Text::with_values("{0} to {1}", [figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g")]);
     let since = Text::with_values("since {0}", [day(usage, "from")]);
+    let requests = REQUEST_MEMBERS.iter().filter_map(|member| number(&total, member)).sum();
     let figures = [
         ("Charged", figure("eur", "EUR"), since),
         (
             "Requests",
-            figure("requests", ""),
+            Text::Quantity(requests, ""),
             Text::with_values("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
         ("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),

@@ -181,7 +181,7 @@ fn charge_table(usage: &Value, member: &'static str, title: &'static str, headin
         title: Text::with_values(title, [day(usage, "from"), day(usage, "to")]),
         headings: vec![
             heading,
-            "Requests",
+            "Charged requests",
             "Without a charge",
             "Input tokens",
             "Output tokens",

@@ -2,6 +2,8 @@
 
 use super::{exact_text, percent_encode, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
+use crate::format::html_length;
+use crate::text::Text;
 use serde_json::Value;
 
 /// Form to sign in to the pages below `root`.
@@ -26,6 +28,21 @@ pub fn invitation_form(root: &str, token: &str) -> Form {
     Form::new(format!("{root}invitation/{}", percent_encode(token)), "Choose a password", "Save and sign in")
         .with_field(field("password", "Password").help("12 characters or more."))
         .with_field(field("again", "The same password again"))
+}
+
+/// Maximum size of the models to choose from, in bytes of HTML; with more of them, a form takes the id of a model.
+const MAX_OPTION_BYTES: usize = 12_000;
+
+/// Field for one of the models, given by their ids and names.
+pub(super) fn model_field(models: &[(String, String)]) -> Field {
+    let size = |(id, name): &(String, String)| 40 + html_length(id) + html_length(name);
+    let field = Field::new("model", "Model");
+    if models.iter().map(size).sum::<usize>() > MAX_OPTION_BYTES {
+        return field.required().help("Id of a model.");
+    }
+    let first = models.first().map(|(id, _)| id.clone()).unwrap_or_default();
+    let options = models.iter().map(|(id, name)| (id.clone(), Text::Data(name.clone())));
+    field.kind(FieldKind::Choice(options.collect())).value(first)
 }
 
 /// Form for a new account.
@@ -195,7 +212,7 @@ pub fn check_configuration_form() -> Form {
     Form::new("/console/configuration/check", "Validate a configuration", "Validate").with_field(
         Field::new("text", "Configuration, TOML")
             .kind(FieldKind::Lines)
-            .help("Nothing is changed. Files and variables that it refers to are read as at a start."),
+            .help("Nothing is changed. At most 512 KiB. Included files are not read; other files and variables that the text refers to are read as at a start."),
     )
 }
 

@@ -66,7 +66,7 @@ pub fn grid_blocks(grid: &Value) -> Vec<Block> {
     others.extend(named.iter().skip(MAX_ZONES));
     let named = || named.iter().take(MAX_ZONES);
     let series = |zone: &&Value, member: &str| ChartSeries {
-        name: Text::Data(text(zone, "zone")),
+        name: super::country(&text(zone, "zone")),
         values: values(zone, member),
     };
     let hours = grid.get("hours").and_then(Value::as_array).into_iter().flatten();
@@ -154,17 +154,18 @@ mod tests {
         let all = ["AT", "BE", "DE", "FI", "FR", "PL"]
             .map(|name| zone(Some(name), if name == "AT" { [1, 0] } else { [4, name.len() as u64] }));
         let shown = chart(&[&all[..], &[zone(None, [0, 9])]].concat());
-        assert_eq!(names(&shown.values), ["BE", "DE", "FI", "FR", "PL"]);
-        assert_eq!(names(&shown.requests), ["BE", "DE", "FI", "FR", "PL", "other places"]);
+        let expected = ["Belgium", "Germany", "Finland", "France", "Poland"];
+        assert_eq!(names(&shown.values), expected);
+        assert_eq!(names(&shown.requests), [&expected[..], &["other places"]].concat());
         assert_eq!(shown.requests[5].values, [1.0, 9.0]);
         assert_eq!(shown.times[1].render(Language::English), "14:00");
     }
 
     #[test]
     fn zones_without_requests_are_shown_too_and_no_zone_shows_nothing() {
-        let shown = chart(&[zone(Some("FR"), [0, 0]), zone(Some("DE"), [0, 2])]);
-        assert_eq!(names(&shown.values), ["DE", "FR"]);
-        assert_eq!(names(&shown.requests), ["DE", "FR"]);
+        let shown = chart(&[zone(Some("FR"), [0, 0]), zone(Some("DE-LU"), [0, 2])]);
+        assert_eq!(names(&shown.values), ["DE-LU", "France"], "a zone of no country has its code");
+        assert_eq!(names(&shown.requests), ["DE-LU", "France"]);
         assert_eq!(shown.values[0].values, [30.0, 31.0]);
         assert!(grid_blocks(&json!({"hours": [], "data": []})).is_empty());
     }

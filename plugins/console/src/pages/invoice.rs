@@ -1,7 +1,7 @@
 //! Invoice of an account: page for the screen and for print.
 
 use super::invoice_correction::correction_name;
-use super::{day, exact_text, number, percent_encode, text};
+use super::{day, exact_text, number, percent_encode, place, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
 use crate::text::Text;
 use serde_json::Value;
@@ -201,7 +201,7 @@ pub(super) fn lines_table(invoice: &Value) -> Table {
             } else {
                 line_name(line)
             }),
-            Cell::text(text(line, "location")),
+            Cell::text(place(&text(line, "location"))),
             Cell::text(unit_prices(line)),
             Cell::number(exact_text(line, "requests", "")),
             Cell::number(exact_text(line, "input_tokens", "")),
@@ -307,7 +307,7 @@ fn footprint_table(invoice: &Value) -> Table {
     };
     let name = |location: &Value| match text(location, "location") {
         name if name.is_empty() => Text::from("not answered"),
-        name => name.into(),
+        name => place(&name),
     };
     let mut rows: Vec<_> =
         array_member(invoice, "locations").iter().map(|location| row(name(location), location)).collect();
@@ -378,18 +378,9 @@ pub(super) mod tests {
     #[test]
     fn a_page_names_both_parties_and_escapes_them() {
         let blocks = invoice_blocks(&invoice(), &BTreeMap::new(), "/dashboard/invoice");
-        let page = crate::Page {
-            root: "/dashboard/",
-            language: crate::Language::English,
-            address: "/dashboard/invoice".to_owned(),
-            title: "Invoice".into(),
-            nav: Vec::new(),
-            user: None,
-            refresh_path: None,
-            events: None,
-            redirect_path: None,
-            blocks,
-        };
+        let language = crate::Language::English;
+        let page =
+            crate::Page::without_session("/dashboard/", language, "/dashboard/invoice", "Invoice", blocks);
         let html = page.to_html();
         for expected in ["ACME", "VAT id DE1", "Paris, France", "0.14", "VAT, 19 %", "PS-2026-000007"] {
             assert!(html.contains(expected), "{expected} in {html}");

@@ -120,7 +120,8 @@ mod tests {
         assert_eq!((chart.values.len(), chart.requests.len()), (5, 6));
         assert_eq!(chart.values[0].name.render(Language::English), "others");
         assert_eq!(chart.requests[5].values, [0.0, 3.0]);
-        assert_eq!(chart.points(Language::English)[1].title, "10:01, f: 0.25\u{202f}s");
+        let title = &chart.hovers(Language::English)[0].title;
+        assert!(title.starts_with("10:01, s:\nothers: 0.25\nf: 0.25\n"), "{title}");
         assert!(matches!(latency_blocks(&json!({}))[0], Block::Prose(_)));
     }
 }

@@ -1,9 +1,9 @@
-//! Pages that list batches, files, users and changes.
+//! Pages that list batches, files and users, and the changes of a configuration.
 
-use super::{exact_text, next_page, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
-use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
+use super::{next_page, percent_encode, quantity_cell, rows, text, text_cell, time_cell, word};
+use crate::block::{Block, Cell, CellState, Form, Table};
 use crate::text::Text;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Table of batches with links below `root`, and with buttons if `may_change` is true.
 #[must_use]
@@ -71,7 +71,7 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
             } else {
                 text_cell(file, "filename")
             },
-            text_cell(file, "purpose"),
+            Cell::text(word(file, "purpose")),
             Cell::text(Text::Word(status)).with_state(mark),
             quantity_cell(file, "bytes", ""),
             quantity_cell(file, "lines", ""),
@@ -95,67 +95,6 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
         next: next_page(files, &format!("{root}files")),
         is_screen_only: false,
     })]
-}
-
-/// Members of a change in the audit log that are amounts of money or of wallets.
-const MONEY_MEMBERS: [&str; 7] =
-    ["budget_per_day", "budget_per_month", "credits", "kwh", "net_eur", "vat_eur", "total_eur"];
-
-/// Returns a change without amounts of money, also in the objects within it.
-fn without_money(change: &Value) -> Value {
-    match change {
-        Value::Object(members) => {
-            let shown = members.iter().filter(|(name, _)| !MONEY_MEMBERS.contains(&name.as_str()));
-            Value::Object(shown.map(|(name, value)| (name.clone(), without_money(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(without_money).collect(),
-        other => other.clone(),
-    }
-}
-
-/// State of the audit log's hash chain, and a table of its entries, the latest first. Amounts of money are left out
-/// without `with_money`.
-#[must_use]
-pub fn audit_blocks(entries: &Value, check: &Value, with_money: bool) -> Vec<Block> {
-    let good = check.get("good") == Some(&Value::Bool(true));
-    let notice = if good {
-        Block::Notice(
-            NoticeKind::Success,
-            Text::with_values(
-                "The hash chain of all {0} entries is intact.",
-                [exact_text(check, "entries", "")],
-            ),
-        )
-    } else {
-        let first = exact_text(check, "first_bad", "");
-        Block::Notice(
-            NoticeKind::Error,
-            Text::with_values("Entry {0} does not fit the hash chain: the log was changed.", [first]),
-        )
-    };
-    let row = |entry: &Value| {
-        let change = entry.get("change").cloned().unwrap_or_default();
-        let shown = json!({ "change": if with_money { change } else { without_money(&change) } });
-        vec![
-            Cell::number(exact_text(entry, "number", "")),
-            time_cell(entry, "at"),
-            Cell::text(Text::from_sentence(&text(entry, "who"), &["{0} from {1}"])),
-            text_cell(entry, "what"),
-            text_cell(entry, "target"),
-            text_cell(&shown, "change"),
-        ]
-    };
-    vec![
-        notice,
-        Block::Table(Table {
-            title: "Changes".into(),
-            headings: vec!["Number", "Time", "Author", "Action", "Target", "Change"],
-            rows: rows(entries).iter().rev().map(row).collect(),
-            empty_text: "Nothing has been changed yet.",
-            next: None,
-            is_screen_only: false,
-        }),
-    ]
 }
 
 /// Table of the users.
@@ -237,38 +176,5 @@ pub fn change_table(changes: &Value) -> Table {
         empty_text: "No value differs.",
         next: None,
         is_screen_only: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::indexing_slicing)]
-    use super::*;
-    use crate::Language;
-
-    #[test]
-    fn a_reader_without_money_sees_no_amounts_in_the_audit_log() {
-        let limits = json!({ "concurrent": [1, 2], "budget_per_month": [null, "12.5"] });
-        let entries = json!({ "data": [
-            { "number": 1, "who": "emp from 127.0.0.1", "change": { "limits": limits, "name": ["a", "b"] } },
-            { "number": 2, "who": "cli:root", "change": { "entry": 7, "credits": ["10", "4"] } },
-        ] });
-        let shown =
-            |with_money: bool| format!("{:?}", audit_blocks(&entries, &json!({ "good": true }), with_money));
-        for (text, is_money) in [("12.5", true), ("\\\"4\\\"", true), ("concurrent", false), ("entry", false)]
-        {
-            assert!(shown(true).contains(text), "{text}: {}", shown(true));
-            assert_eq!(shown(false).contains(text), !is_money, "{text}: {}", shown(false));
-        }
-    }
-
-    #[test]
-    fn the_author_is_in_the_language_of_the_page() {
-        let entries = json!({ "data": [{ "number": 1, "who": "emp from 127.0.0.1" }] });
-        let blocks = audit_blocks(&entries, &json!({ "good": true }), true);
-        let Block::Table(table) = &blocks[1] else { unreachable!("a table of changes") };
-        let author = |language| table.rows[0][2].text.render(language).into_owned();
-        assert_eq!(author(Language::German), "emp von 127.0.0.1");
-        assert_eq!(author(Language::English), "emp from 127.0.0.1");
     }
 }

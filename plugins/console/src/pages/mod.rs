@@ -1,6 +1,7 @@
 //! Pages, built from responses of the admin API. A member that a response lacks is shown as a dash.
 
 mod accounts;
+mod audit;
 mod carbon;
 mod credit_note;
 mod dashboard;
@@ -20,11 +21,14 @@ mod providers;
 mod reference;
 mod routing;
 mod schema;
+#[cfg(test)]
+mod size_tests;
 mod statement;
 mod usage;
 mod usage_step;
 
 pub use accounts::{account_blocks, accounts_blocks};
+pub use audit::audit_blocks;
 pub use carbon::{carbon_blocks, carbon_csv, carbon_form};
 pub use credit_note::{
     credit_note_blocks, credit_note_summary_blocks, credit_notes_csv, credit_notes_table,
@@ -46,7 +50,7 @@ pub use invoice_issue::{
     issue_invoice_form, issue_summary_blocks, issued_invoices_table, missing_address_notice,
 };
 pub use latency::{latency_blocks, latency_form};
-pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, user_table, users_blocks};
+pub use lists::{batches_blocks, change_table, files_blocks, user_table, users_blocks};
 pub use overview::{overview_blocks, overview_figures_json};
 pub use playground::{
     PlaygroundChoices, QUOTE_ACTION, QUOTED_FIELD, playground_answer_blocks, playground_form, quote_blocks,
@@ -57,7 +61,9 @@ pub use routing::{
     ROUTING_FIELDS, ROUTING_PATH, past_request_blocks, past_request_form, routing_blocks, routing_form,
 };
 pub use statement::{key_names, statement_blocks, statement_csv, statement_period_form};
-pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
+pub use usage::{
+    ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form, usage_summary_blocks,
+};
 pub use usage_step::UsageStep;
 
 use crate::block::Cell;
@@ -102,6 +108,21 @@ fn exact(amount: f64, unit: &'static str) -> Text {
 /// JSON member as an exact number with its unit.
 fn exact_text(value: &Value, name: &str, unit: &'static str) -> Text {
     Text::Exact(text(value, name), unit)
+}
+
+/// Returns the text of a location: a city, and its country in the language of the page.
+fn place(location: &str) -> Text {
+    match location.rsplit_once(", ") {
+        Some((city, country)) => {
+            Text::with_values("{0}, {1}", [Text::Data(city.to_owned()), Text::Word(country.to_owned())])
+        }
+        None => Text::Word(location.to_owned()),
+    }
+}
+
+/// Returns the name of the country with this code, or the code itself.
+fn country(code: &str) -> Text {
+    crate::texts::country_name(code).map_or_else(|| Text::Data(code.to_owned()), Text::from)
 }
 
 /// Returns a member that is a word of the API, such as a state.

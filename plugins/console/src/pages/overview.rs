@@ -47,12 +47,18 @@ pub fn overview_figures_json(
     json!({ "tiles": tiles, "notices": notices }).to_string()
 }
 
+/// Reports of failed health checks, of which the first fits several providers.
+const SUSPECTS: [&str; 2] = [
+    "suspect: the last health check of {0} failed, and of {1} more",
+    "suspect: the last health check of {0} failed",
+];
+
 /// Problems that the gateway reports.
 fn notices(status: &Value) -> impl Iterator<Item = (NoticeKind, Text)> {
     let kinds = [("not_ready_because", NoticeKind::Error), ("degraded_because", NoticeKind::Warning)];
     kinds.into_iter().filter_map(|(name, kind)| {
         let why = status.get(name)?.as_str()?.to_owned();
-        Some((kind, Text::with_values("The gateway reports: {0}.", [Text::Word(why)])))
+        Some((kind, Text::with_values("The gateway reports: {0}.", [Text::from_sentence(&why, &SUSPECTS)])))
     })
 }
 
@@ -235,6 +241,7 @@ fn request_chart(day: &[&Value], now: u64) -> BarChart {
         ("charged", "charged"),
         ("failed", "failed"),
         ("left", "client left"),
+        ("cancelled", "cancelled"),
         ("interrupted", "interrupted"),
     ];
     let series = series.map(|(outcome, name)| {

@@ -1,13 +1,16 @@
 //! Playground of the account holders: form, quote before a request, answer and its footprint afterwards.
 
 use super::key_state::KeyState;
-use super::{figure, number, rows, text, word};
+use super::{figure, number, place, rows, text, word};
 use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
 use crate::text::Text;
 use serde_json::Value;
 
 /// Name of the form field that the two buttons set, and its value for a quote instead of a request.
 pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
+
+/// Maximum number of keys to choose from; with more of them, the form takes the name or the id of a key.
+const MAX_KEYS: usize = 50;
 
 /// Values that can be selected in the playground form.
 #[derive(Clone, Debug, Default)]
@@ -41,22 +44,25 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
         (id, Text::Data(label))
     };
     let keys: Vec<(String, Text)> = rows(&choices.keys).iter().filter(is_valid).map(option).collect();
-    let key = keys.first()?.0.clone();
-    let model = choices.models.first().map(|(id, _)| id.clone()).unwrap_or_default();
-    let models = choices.models.iter().map(|(id, name)| (id.clone(), Text::Data(name.clone())));
+    let has_more = choices.keys.get("next").is_some_and(|next| !next.is_null());
+    let key = match keys.first() {
+        Some((key, _)) if !has_more && keys.len() <= MAX_KEYS => Field::new("key", "Key")
+            .value(key.clone())
+            .kind(FieldKind::Choice(keys))
+            .help("Its scopes, limits and budget apply, and it pays."),
+        None if !has_more => return None,
+        _ => Field::new("key", "Key")
+            .required()
+            .help("Name or id of a key. Its scopes, limits and budget apply, and it pays."),
+    };
     let default = (String::new(), Text::from("Default of the model"));
     let flavors =
         choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), Text::Data((*flavor).to_owned())));
     let flavors = std::iter::once(default).chain(flavors).collect();
     let submit = if choices.quoted.is_some() { "Send" } else { "Show the quote" };
     let form = Form::new(path, "Request", submit)
-        .with_field(
-            Field::new("key", "Key")
-                .kind(FieldKind::Choice(keys))
-                .value(key)
-                .help("Its scopes, limits and budget apply, and it pays."),
-        )
-        .with_field(Field::new("model", "Model").kind(FieldKind::Choice(models.collect())).value(model))
+        .with_field(key)
+        .with_field(super::forms::model_field(&choices.models))
         .with_field(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
         .with_field(
             Field::new("prompt", "Prompt")
@@ -131,7 +137,7 @@ fn footprint_tiles(members: &Value) -> Vec<Tile> {
         tile("Energy", figure(&impact, "energy_kwh", "kWh"), low_and_high),
         tile("Carbon, location-based", figure(&impact, "carbon_g_co2", "g"), "CO₂ equivalent".into()),
         tile("Water", figure(&impact, "water_liters", "l"), Text::default()),
-        tile("Provider", text(&impact, "provider_id").into(), text(&impact, "location").into()),
+        tile("Provider", text(&impact, "provider_id").into(), place(&text(&impact, "location"))),
     ]
 }
 
@@ -160,6 +166,27 @@ mod tests {
     }
 
     #[test]
+    fn one_of_many_keys_or_models_is_entered() {
+        let key = |id: usize| json!({ "id": format!("k{id}"), "name": "ci" });
+        let many = |keys: usize, next: Value| json!({ "data": (0..keys).map(key).collect::<Vec<_>>(), "next": next });
+        let field =
+            |form: &Form, name: &str| form.fields.iter().find(|field| field.name == name).unwrap().clone();
+        let models: Vec<(String, String)> =
+            (0..900).map(|id| (format!("m{id}"), "a model with a long name".to_owned())).collect();
+        for (keys, models, is_key_chosen, is_model_chosen) in [
+            (many(50, Value::Null), &models[..3], true, true),
+            (many(51, Value::Null), &models[..], false, false),
+            (many(3, json!("k3")), &[], false, true),
+            (many(0, json!("k3")), &[], false, true),
+        ] {
+            let choices = PlaygroundChoices { keys, models: models.to_vec(), ..PlaygroundChoices::default() };
+            let form = playground_form("/", &choices).unwrap();
+            assert_eq!(matches!(field(&form, "key").kind, FieldKind::Choice(_)), is_key_chosen);
+            assert_eq!(matches!(field(&form, "model").kind, FieldKind::Choice(_)), is_model_chosen);
+        }
+    }
+
+    #[test]
     fn a_request_is_sent_once_its_quote_is_shown_only() {
         let keys = json!({ "data": [{ "id": "k2", "name": "ci", "revoked": null }] });
         let mut choices = PlaygroundChoices { keys, ..PlaygroundChoices::default() };
@@ -179,7 +206,7 @@ mod tests {
             "expected_eur": "0.002", "highest_eur": "0.05", "output_tokens": 256,
         });
         let shown = format!("{:?}", quote_blocks(&quote));
-        for text in ["(0.002, \"EUR\")", "(0.05, \"EUR\")", "(0.0012, \"kWh\")", "Paris, France", "256"] {
+        for text in ["(0.002, \"EUR\")", "(0.05, \"EUR\")", "(0.0012, \"kWh\")", "Word(\"France\")", "256"] {
             assert!(shown.contains(text), "{text} in {shown}");
         }
     }

@@ -72,7 +72,7 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
     vec![
         text_cell(provider, "id"),
         text_cell(provider, "operator"),
-        Cell::text(format!("{}, {}", text(provider, "city"), text(provider, "country"))),
+        Cell::text(Text::with_values("{0}, {1}", [text(provider, "city").into(), word(provider, "country")])),
         intensity_cell(&grid),
         intensity_source_cell(&grid),
         Cell::text(check).with_state(state),

@@ -35,10 +35,13 @@ const FLAVORS: [(&str, &str); 6] = [
 /// Form with a hypothetical request; `value` returns the value of a field.
 #[must_use]
 pub fn routing_form(models: &Value, value: impl Fn(&str) -> String) -> Form {
-    let models = rows(models).iter().map(|model| (text(model, "id"), Text::Data(text(model, "id"))));
+    let models: Vec<(String, String)> =
+        rows(models).iter().map(|model| (text(model, "id"), text(model, "id"))).collect();
+    let model = super::forms::model_field(&models);
+    let given = Some(value("model")).filter(|given| !given.is_empty());
     let field = |name: &'static str, label| Field::new(name, label).value(value(name));
     let mut form = Form::new(ROUTING_PATH, "Request", "Explain")
-        .with_field(field("model", "Model").kind(FieldKind::Choice(models.collect())))
+        .with_field(Field { value: given.unwrap_or_else(|| model.value.clone()), ..model })
         .with_field(field("flavor", "Flavor").kind(FieldKind::choice(&FLAVORS)))
         .with_field(field("prompt_tokens", "Prompt tokens").help("1000 if empty."))
         .with_field(field("max_tokens", "Maximum output tokens").help("Empty for the usual length of an answer."))
@@ -169,7 +172,7 @@ fn score_table(flavor: &Value, candidates: &[Value]) -> Table {
         vec![
             Cell::text((at + 1).to_string()),
             text_cell(one, "provider"),
-            text_cell(one, "country"),
+            Cell::text(super::country(&text(one, "country"))),
             quantity_cell(one, "score", ""),
             quantity_cell(&terms, "price", ""),
             quantity_cell(&terms, "speed", ""),
@@ -280,7 +283,7 @@ fn excluded_table(flavor: &Value, excluded: &[Value]) -> Table {
     let row = |one: &Value| {
         vec![
             text_cell(one, "provider"),
-            text_cell(one, "country"),
+            Cell::text(super::country(&text(one, "country"))),
             Cell::text(Text::Word(text(one, "reason"))).with_state(CellState::Warning),
             Cell::text(Text::from_sentence(
                 &text(one, "message"),

@@ -1,7 +1,7 @@
 //! Usage page: charts by day, week or month, and the same figures as a table.
 
 use super::usage_step::UsageStep;
-use super::{day, exact, number, quantity_cell, rows, text};
+use super::{day, exact, number, place, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::{BarChart, ChartSeries};
 use crate::text::Text;
@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of series of a chart; all further groups share one more series.
 const MAX_SERIES: usize = 5;
 
+/// Members of a row that count requests: with a charge, and without one.
+pub(super) const REQUEST_MEMBERS: &[&str] = &["requests", "requests_not_charged"];
 /// Maximum number of rows of the table with the values of each step and group.
 const MAX_VALUE_ROWS: usize = 60;
 /// Figures of a row, with their units.
@@ -48,6 +50,19 @@ pub struct UsageView {
     /// Path of the same figures as CSV; `None` if there is none.
     pub csv_path: Option<&'static str>,
 }
+
+/// Figure of a chart: title, members of a row whose sum it shows, and unit.
+type ChartFigure = (&'static str, &'static [&'static str], &'static str);
+
+/// Figures of the charts, in their order.
+const FIGURES: [ChartFigure; 6] = [
+    ("Requests", REQUEST_MEMBERS, ""),
+    ("Generated tokens", &["output_tokens"], ""),
+    ("Energy", &["energy_kwh"], "kWh"),
+    ("Carbon, location-based", &["carbon_g_co2"], "g"),
+    ("Water", &["water_liters"], "l"),
+    ("Charged", &["eur"], "EUR"),
+];
 
 /// Dimensions of the usage of all accounts.
 pub const GATEWAY_DIMENSIONS: &[(&str, &str)] =
@@ -87,6 +102,7 @@ impl UsageView {
             "day" => self.step.text(group.to_owned()),
             "outcome" => Text::Word(group.to_owned()),
             _ if group.is_empty() => "not answered".into(),
+            "location" => place(group),
             _ => Text::Data(group.to_owned()),
         }
     }
@@ -108,27 +124,7 @@ pub fn usage_form(view: &UsageView) -> Form {
 /// Charts and a table of usage by time and one further dimension.
 #[must_use]
 pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut figures = vec![
-        ("Requests", "requests", ""),
-        ("Generated tokens", "output_tokens", ""),
-        ("Energy", "energy_kwh", "kWh"),
-        ("Carbon, location-based", "carbon_g_co2", "g"),
-        ("Water", "water_liters", "l"),
-    ];
-    if view.with_money {
-        figures.push(("Charged", "eur", "EUR"));
-    }
-    let order = series_order(usage, view);
-    let (of_all, by_dimension) = view.step.chart_titles();
-    for (title, member, unit) in figures {
-        let title = if view.by == "day" {
-            Text::with_values(of_all, [title.into()])
-        } else {
-            Text::with_values(by_dimension, [title.into(), Text::Word(view.by.clone())])
-        };
-        blocks.push(Block::Chart(usage_chart(usage, view, &order, member, title, unit)));
-    }
+    let mut blocks: Vec<Block> = charts(usage, view, |_| true).collect();
     blocks.push(Block::Details(value_table(usage, view)));
     blocks.push(Block::Table(table(usage, view)));
     blocks.extend(view.csv_path.map(|path| {
@@ -141,25 +137,52 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     blocks
 }
 
+/// Charts of requests and charges by time and group, with the link to the page of all figures.
+#[must_use]
+pub fn usage_summary_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
+    let link = Block::Links(vec![(view.path.clone(), "All figures of the usage".into())]);
+    charts(usage, view, |title| ["Requests", "Charged"].contains(&title)).chain([link]).collect()
+}
+
+/// Charts of the figures whose titles `is_shown` selects.
+fn charts(usage: &Value, view: &UsageView, is_shown: impl Fn(&str) -> bool) -> impl Iterator<Item = Block> {
+    let order = series_order(usage, view);
+    let (of_all, by_dimension) = view.step.chart_titles();
+    let figures = FIGURES
+        .into_iter()
+        .filter(move |(title, _, unit)| is_shown(title) && (view.with_money || *unit != "EUR"));
+    figures.map(move |(title, members, unit)| {
+        let title = match &*view.by {
+            "day" => Text::with_values(of_all, [title.into()]),
+            by => Text::with_values(by_dimension, [title.into(), Text::Word(by.to_owned())]),
+        };
+        Block::Chart(usage_chart(usage, view, &order, members, title, unit))
+    })
+}
+
+/// Sum of members of a row; a member that the row lacks counts as zero.
+fn sum_of(row: &Value, members: &[&str]) -> f64 {
+    members.iter().filter_map(|member| number(row, member)).sum()
+}
+
 /// Returns the groups in the order of their requests. All charts of a page have their series in this order, so that a
 /// colour means the same group in each of them.
 pub(super) fn series_order(usage: &Value, view: &UsageView) -> Vec<String> {
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows(usage) {
-        let requests = ["requests", "requests_not_charged"].map(|member| number(row, member).unwrap_or(0.0));
-        *totals.entry(view.series_of(row)).or_default() += requests[0] + requests[1];
+        *totals.entry(view.series_of(row)).or_default() += sum_of(row, REQUEST_MEMBERS);
     }
     let mut names: Vec<(String, f64)> = totals.into_iter().collect();
     names.sort_by(|one, other| other.1.total_cmp(&one.1));
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Chart of one figure by time, with a series for each of the first groups of `order`.
+/// Chart of the sum of members by time, with a series for each of the first groups of `order`.
 pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
     order: &[String],
-    member: &str,
+    members: &[&str],
     title: Text,
     unit: &'static str,
 ) -> BarChart {
@@ -176,11 +199,9 @@ pub(super) fn usage_chart(
     for row in rows(usage) {
         let series_number = series_index.get(view.series_of(row).as_str());
         let step = step_index.get(text(row, view.step.name()).as_str());
-        let (Some(of), Some(step), Some(value)) = (series_number, step, number(row, member)) else {
-            continue;
-        };
+        let (Some(of), Some(step)) = (series_number, step) else { continue };
         if let Some(sum) = series.get_mut(*of).and_then(|series| series.values.get_mut(*step)) {
-            *sum += value;
+            *sum += sum_of(row, members);
         }
     }
     let labels = steps.into_iter().map(|step| view.step.label(step)).collect();
@@ -224,7 +245,7 @@ pub(super) fn value_table(usage: &Value, view: &UsageView) -> Table {
 fn headings(with_money: bool) -> Vec<&'static str> {
     let mut headings = vec![
         "Group",
-        "Requests",
+        "Charged requests",
         "Without a charge",
         "Input tokens",
         "Output tokens",
@@ -292,7 +313,7 @@ mod tests {
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
         let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
         let order = series_order(&usage, &view);
-        let chart = usage_chart(&usage, &view, &order, "requests", Text::default(), "");
+        let chart = usage_chart(&usage, &view, &order, REQUEST_MEMBERS, Text::default(), "");
         assert_eq!(
             chart.labels,
             ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::MonthDay(day.to_owned()))
@@ -305,6 +326,36 @@ mod tests {
     }
 
     #[test]
+    fn requests_without_a_charge_are_drawn_too() {
+        let row = |outcome: &str, charged: u64, free: u64| json!({ "day": "2026-11-01", "outcome": outcome, "requests": charged, "requests_not_charged": free });
+        let usage = json!({ "from": "2026-11-01", "to": "2026-11-01", "data": [
+            row("charged", 5, 1), row("failed", 0, 3), row("cancelled", 0, 2),
+        ], "total": { "requests": 5, "requests_not_charged": 6 } });
+        let view = UsageView { by: "outcome".to_owned(), ..UsageView::default() };
+        let blocks = usage_blocks(&usage, &view);
+        let Block::Chart(chart) = &blocks[0] else { panic!("{blocks:?}") };
+        let drawn: Vec<(String, f64)> = chart
+            .series
+            .iter()
+            .map(|series| (series.name.render(crate::Language::German).into_owned(), series.values[0]))
+            .collect();
+        assert_eq!(
+            drawn,
+            [("berechnet", 6.0), ("fehlgeschlagen", 3.0), ("abgebrochen", 2.0)]
+                .map(|(name, value)| (name.to_owned(), value))
+        );
+        let table = value_table(&usage, &view);
+        let sum = |column: usize| {
+            let cells = table.rows.iter().filter_map(|row| match &row[column].text {
+                Text::Exact(number, _) => number.parse::<f64>().ok(),
+                _ => None,
+            });
+            cells.sum::<f64>()
+        };
+        assert_eq!(sum(2) + sum(3), 11.0, "the table has the same requests");
+    }
+
+    #[test]
     fn a_colour_means_the_same_group_in_all_charts_and_a_table_has_the_values() {
         let row = |day: &str, model: &str, requests: u64, kwh: f64| json!({ "day": day, "model": model, "requests": requests, "energy_kwh": kwh });
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-02", "data": [
@@ -314,7 +365,7 @@ mod tests {
         let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
         let order = series_order(&usage, &view);
         let names = |member| {
-            let chart = usage_chart(&usage, &view, &order, member, Text::default(), "");
+            let chart = usage_chart(&usage, &view, &order, &[member], Text::default(), "");
             chart.series.iter().map(|series| series.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(names("requests"), ["small", "large"].map(|name| Text::Data(name.to_owned())));
@@ -326,42 +377,6 @@ mod tests {
         let table = value_table(&usage, &view);
         assert_eq!((table.rows.len(), table.headings[0]), (2, "Day"));
         assert_eq!(table.rows[0][1].text, Text::Exact("11".to_owned(), ""));
-    }
-
-    #[test]
-    fn a_page_of_a_long_range_is_small() {
-        use penstock_core::calendar::UtcDay;
-        for (from, to, models) in [
-            ("2026-11-01", "2026-11-30", 1),
-            ("2026-09-08", "2026-11-30", 9),
-            ("2026-05-01", "2026-11-30", 9),
-            ("2025-12-01", "2026-11-30", 9),
-        ] {
-            let days =
-                (UtcDay::parse(to).unwrap().start() - UtcDay::parse(from).unwrap().start()) / 86_400 + 1;
-            let by = "model".to_owned();
-            let csv_path = Some("/console/usage.csv");
-            let step = UsageStep::for_days(days);
-            let view = UsageView { by, step, with_money: true, csv_path, ..UsageView::default() };
-            let rows: Vec<Value> = step
-                .all(from, to)
-                .iter()
-                .flat_map(|start| (0..models).map(move |model| (start, model)))
-                .map(|(start, model)| {
-                    let mut row =
-                        json!({ step.name(): start, "model": format!("family/model-{model}-instruct") });
-                    for (member, _) in MEMBERS {
-                        row[member] = json!(f64::from(model + 1) * 1_234.567_89);
-                    }
-                    row
-                })
-                .collect();
-            let usage = json!({ "from": from, "to": to, "data": rows, "total": rows[0] });
-            let blocks = usage_blocks(&usage, &view);
-            let page =
-                crate::Page::without_session("/", crate::Language::German, "/", "Usage", blocks).to_html();
-            assert!(page.len() < 100_000, "{from} to {to}, {models} models: {} bytes", page.len());
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Names of the countries in which providers can be.
+//! Names of countries: those in which providers can be, and others whose grids are known.
 
 use super::Translation;
 
@@ -31,4 +31,45 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Sweden", "Schweden", "Suède"),
     ("Slovenia", "Slowenien", "Slovénie"),
     ("Slovakia", "Slowakei", "Slovaquie"),
+    ("Norway", "Norwegen", "Norvège"),
+    ("Iceland", "Island", "Islande"),
+    ("Liechtenstein", "Liechtenstein", "Liechtenstein"),
+    ("Switzerland", "Schweiz", "Suisse"),
+    ("United Kingdom", "Vereinigtes Königreich", "Royaume-Uni"),
+];
+
+/// ISO 3166-1 codes and English names of the countries of the table.
+pub(super) const CODES: &[(&str, &str)] = &[
+    ("AT", "Austria"),
+    ("BE", "Belgium"),
+    ("BG", "Bulgaria"),
+    ("CH", "Switzerland"),
+    ("CY", "Cyprus"),
+    ("CZ", "Czechia"),
+    ("DE", "Germany"),
+    ("DK", "Denmark"),
+    ("EE", "Estonia"),
+    ("ES", "Spain"),
+    ("FI", "Finland"),
+    ("FR", "France"),
+    ("GB", "United Kingdom"),
+    ("GR", "Greece"),
+    ("HR", "Croatia"),
+    ("HU", "Hungary"),
+    ("IE", "Ireland"),
+    ("IS", "Iceland"),
+    ("IT", "Italy"),
+    ("LI", "Liechtenstein"),
+    ("LT", "Lithuania"),
+    ("LU", "Luxembourg"),
+    ("LV", "Latvia"),
+    ("MT", "Malta"),
+    ("NL", "Netherlands"),
+    ("NO", "Norway"),
+    ("PL", "Poland"),
+    ("PT", "Portugal"),
+    ("RO", "Romania"),
+    ("SE", "Sweden"),
+    ("SI", "Slovenia"),
+    ("SK", "Slovakia"),
 ];

@@ -4,6 +4,8 @@ use super::Translation;
 
 #[rustfmt::skip]
 pub(super) const TRANSLATIONS: &[Translation] = &[
+    ("Name or id of a key. Its scopes, limits and budget apply, and it pays.", "Name oder ID eines Schlüssels. Es gelten seine Berechtigungen, Limits und sein Budget, und er bezahlt.", "Nom ou identifiant d’une clé. Ses autorisations, limites et budget s’appliquent, et elle paie."),
+    ("Id of a model.", "ID eines Modells.", "Identifiant d’un modèle."),
     ("Sign in", "Anmelden", "Se connecter"),
     ("Password", "Passwort", "Mot de passe"),
     ("Choose a password", "Passwort wählen", "Choisir un mot de passe"),

@@ -7,6 +7,7 @@ pub(super) const TRANSLATIONS: &[Translation] = &[
     ("Skip to the content", "Zum Inhalt springen", "Aller au contenu"),
     ("Pages", "Seiten", "Pages"),
     ("Sign out", "Abmelden", "Se déconnecter"),
+    ("First page", "Erste Seite", "Première page"),
     ("Next page", "Nächste Seite", "Page suivante"),
     ("required", "Pflichtfeld", "obligatoire"),
     ("Language", "Sprache", "Langue"),

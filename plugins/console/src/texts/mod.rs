@@ -45,6 +45,11 @@ pub fn find_text(text: &str) -> Option<&'static str> {
     BY_ENGLISH.get(text).map(|row| row.0)
 }
 
+/// Returns the English name of the country with this ISO 3166-1 code; `None` if the table does not have it.
+pub(crate) fn country_name(code: &str) -> Option<&'static str> {
+    countries::CODES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
 /// Returns a text in a language; the text itself if it is not in the table, such as the name of a unit.
 pub(crate) fn translate(text: &str, language: Language) -> &str {
     if language == Language::English {

@@ -22,6 +22,14 @@ const EXCEPTIONS: &[&str] = &[
     "private, no-store",
     // Author in the audit log.
     "{} from {address}",
+    // Attributes and parts of paths.
+    "M{} {bottom}V{}",
+    "M{index} {}h0",
+    "{gap}{before}.5,{y} {index}.5,{y}",
+    "{gap}-.5,{y} .5,{y}",
+    "t CO₂e",
+    "kg CO₂e",
+    "mg CO₂e",
     // Reasons of attributes.
     "a chart has few bars",
     "bounded above",
@@ -50,6 +58,15 @@ const EXCEPTIONS: &[&str] = &[
     "The role ",
     "name: expected a name",
     "scopes: expected at least one scope",
+    "text: expected at most {} KiB of text",
+    "The form is larger than {kib} KiB, so it was not read and nothing was changed.",
+    "The invoice {} of this account has days of this period too.",
+    "The invoice of this period was issued before, as {}.",
+    "from: expected the first day of the period, such as 2026-11-01",
+    "to: expected the last day of the period, such as 2026-11-30",
+    "to: expected a day that ended at least an hour ago, so that all charges are recorded",
+    "key: several keys have this name; expected the id of one of them",
+    "An invoice needs a seller: write `seller` in [invoice] of the configuration.",
     "models: {name} is an alias and matches nothing; write {id}.",
     "models: {name} matches no model of the catalogue.",
     // Refusals of the parameters of a CSV.
@@ -175,6 +192,51 @@ fn every_text_of_the_code_is_in_the_table() {
         let missing = missing(&own.join(folder));
         assert!(missing.is_empty(), "without a row in plugins/console/src/texts: {missing:#?}");
     }
+}
+
+/// Files with the names of states and outcomes that pages show.
+const NAMES: &[&str] = &[
+    "../core/src/upstream_error.rs",
+    "../usage/src/cell.rs",
+    "../batch/src/state.rs",
+    "../storage/src/files.rs",
+    "../storage/src/users.rs",
+    "../../src/telemetry/access_record.rs",
+    "../../src/admin/status.rs",
+];
+
+#[test]
+fn every_name_of_a_state_is_in_the_table() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut checked = 0;
+    for file in NAMES {
+        let code = fs::read_to_string(own.join(file)).unwrap();
+        let code = code.split("#[cfg(test)]").next().unwrap();
+        for name in code.split("=> \"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            if name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_ ".contains(&byte)) {
+                checked += 1;
+                assert!(BY_ENGLISH.contains_key(name), "{name} of {file}");
+            }
+        }
+    }
+    assert!(checked >= 40, "{checked}");
+}
+
+/// Problems that the status reports, as the overview shows them; with values in the table.
+#[test]
+fn every_problem_of_the_status_is_in_the_table() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut checked = 0;
+    for file in ["../../src/admin/status.rs", "../../src/state/fleet.rs"] {
+        for literal in literals(&fs::read_to_string(own.join(file)).unwrap()) {
+            let is_problem = literal.starts_with(char::is_lowercase) && is_prose(&literal);
+            if is_problem && !literal.contains('{') {
+                checked += 1;
+                assert!(BY_ENGLISH.contains_key(literal.as_str()), "{literal} of {file}");
+            }
+        }
+    }
+    assert!(checked >= 9, "{checked}");
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Values that a plot shows while the pointer is on it. All values of a bar have one title, so that pages stay small.
+
+use crate::chart::{COLOURS, ChartSeries};
+use crate::format::shorten_text;
+use crate::language::Language;
+use crate::text::Text;
+
+/// Maximum size of the names in all titles of a plot, in bytes of HTML. If they are larger, titles have the numbers of the
+/// legend instead.
+const MAX_NAME_BYTES: usize = 1_500;
+/// Maximum size of a name in a legend, in bytes of HTML.
+const MAX_LEGEND_BYTES: usize = 60;
+
+/// Values of a bar, or of a point in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChartHover {
+    /// Index of the bar.
+    pub bar: usize,
+    /// Text shown while the pointer is on the bar.
+    pub title: String,
+}
+
+/// Names of the series of a plot, in its titles and in its legend.
+pub(crate) struct SeriesNames {
+    names: Vec<String>,
+    /// True if titles have the numbers of the series instead of their names.
+    is_numbered: bool,
+}
+
+impl SeriesNames {
+    /// Creates the names for a plot with this number of bars.
+    pub fn new(series: &[ChartSeries], bars: usize, language: Language) -> Self {
+        let name = |series: &ChartSeries| shorten_text(&series.name.render(language), MAX_LEGEND_BYTES);
+        let names: Vec<String> = series.iter().map(name).collect();
+        let size = names.iter().map(String::len).sum::<usize>() * bars;
+        Self { is_numbered: names.len() > 1 && size > MAX_NAME_BYTES, names }
+    }
+
+    /// Returns the legend: the number of the colour and the name of each series.
+    pub fn legend(&self) -> Vec<(usize, String)> {
+        let text = |(number, name): (usize, &String)| match self.is_numbered {
+            true => format!("{}: {name}", number + 1),
+            false => name.clone(),
+        };
+        self.names.iter().enumerate().map(|row| (row.0 % COLOURS, text(row))).collect()
+    }
+
+    /// Returns a line for each series that has a value at this bar, with its exact value.
+    pub fn lines(&self, series: &[ChartSeries], bar: usize, language: Language) -> String {
+        let line = |(number, (series, name)): (usize, (&ChartSeries, &String))| {
+            let value = series.values.get(bar).copied().filter(|value| value.is_finite() && *value != 0.0)?;
+            let figure = exact_figure(value, "", language);
+            Some(match self.is_numbered {
+                true => format!("\n{}: {figure}", number + 1),
+                false => format!("\n{name}: {figure}"),
+            })
+        };
+        series.iter().zip(&self.names).enumerate().filter_map(line).collect()
+    }
+}
+
+/// Returns an exact number with its unit, with plain spaces: the text of a title is not wrapped.
+pub(crate) fn exact_figure(value: f64, unit: &'static str, language: Language) -> String {
+    Text::exact_number(value, unit).render(language).replace('\u{202f}', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+
+    fn series(name: &str, values: &[f64]) -> ChartSeries {
+        ChartSeries { name: Text::Data(name.to_owned()), values: values.to_vec() }
+    }
+
+    #[test]
+    fn long_names_become_the_numbers_of_the_legend() {
+        let long = "family/a-model-with-a-very-long-name-instruct";
+        for (bars, shown, line) in
+            [(3, long, format!("\n{long}: 1")), (31, &*format!("1: {long}"), "\n1: 1".to_owned())]
+        {
+            let all = [series(long, &[1.0; 31]), series("other", &[0.0; 31])];
+            let names = SeriesNames::new(&all, bars, Language::English);
+            assert_eq!(names.legend()[0], (0, shown.to_owned()));
+            assert_eq!(names.lines(&all, 2, Language::English), line, "a value of zero has no line");
+        }
+    }
+}

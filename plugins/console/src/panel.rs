@@ -1,0 +1,102 @@
+//! Rectangle of a plot, with its axes. Horizontal positions and widths are percentages, so that a plot fits any screen while
+//! its texts keep their size. Vertical positions are pixels.
+
+use crate::format::{format_rounded, unit_scale};
+use crate::language::Language;
+use crate::text::Text;
+
+/// Width of a plot.
+const WIDTH: f64 = 100.0;
+/// Height of the labels below the lowest panel.
+const TICK_OFFSET: f64 = 18.0;
+/// Maximum number of labels below the bars.
+const MAX_LABELS: usize = 8;
+
+/// Label on an axis of a chart, with its position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChartMark {
+    /// Horizontal position of the label, in percent of the width.
+    pub x: String,
+    /// Vertical position of the label, in pixels.
+    pub y: String,
+    /// Text of the label.
+    pub text: String,
+    /// True if narrow screens have no room for the label.
+    pub is_wide_only: bool,
+}
+
+/// Rectangle of a plot, in pixels. All panels have the same horizontal axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panel {
+    /// Upper edge of the plot.
+    pub top: f64,
+    /// Lower edge, where the value is zero.
+    pub bottom: f64,
+}
+
+impl Panel {
+    /// Height in pixels of a value on an axis that ends at `end`.
+    pub fn height_of(self, value: f64, end: f64) -> f64 {
+        value / end * (self.bottom - self.top)
+    }
+
+    /// Lines of the vertical axis with their values.
+    pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
+        // All values of an axis have the same unit prefix, such as `k` or `M`.
+        let (scale, name) = unit_scale(end, unit);
+        let mark = |part: f64| ChartMark {
+            x: String::new(),
+            y: format_position(self.bottom - part * (self.bottom - self.top)),
+            text: Text::Exact(format_rounded(end * part / scale), name).render(language).into_owned(),
+            is_wide_only: false,
+        };
+        [0.0, 0.5, 1.0].map(mark).to_vec()
+    }
+
+    /// Labels below the panel; not every bar has one.
+    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<ChartMark> {
+        let step = labels.len().div_ceil(MAX_LABELS).max(1);
+        let shown = labels.iter().enumerate().step_by(step).enumerate();
+        let marks = shown.map(|(number, (index, label))| ChartMark {
+            x: format_position(bar_center(index, labels.len())),
+            y: format_position(self.bottom + TICK_OFFSET),
+            text: label.render(language).into_owned(),
+            is_wide_only: number % 2 == 1,
+        });
+        marks.collect()
+    }
+}
+
+/// Width of the slot of one of `bars` bars.
+pub(crate) fn slot_width(bars: usize) -> f64 {
+    WIDTH / count(bars.max(1))
+}
+
+/// Returns the horizontal center of the bar with this index, of `bars` bars.
+fn bar_center(index: usize, bars: usize) -> f64 {
+    slot_width(bars) * (count(index) + 0.5)
+}
+
+/// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
+pub(crate) fn axis_end(maximum: f64) -> f64 {
+    if maximum <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(maximum.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|end| *end >= maximum)
+        .unwrap_or(maximum)
+}
+
+/// Formats a position with at most two decimals.
+pub(crate) fn format_position(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a chart has few bars")]
+const fn count(number: usize) -> f64 {
+    number as f64
+}
