@@ -34,6 +34,9 @@ pub(super) async fn send_site_page(answer: ConsoleAnswer, session: &mut ServerSe
     if let Some(location) = answer.location {
         head = head.with("location", location);
     }
+    if let Some(allow) = answer.allow {
+        head = head.with("allow", allow);
+    }
     for cookie in answer.cookies {
         head = head.with("set-cookie", cookie);
     }

@@ -33,6 +33,8 @@ pub struct ConsoleAnswer {
     pub cache: &'static str,
     /// Value of `location`.
     pub location: Option<String>,
+    /// Value of `allow`: the methods that the path takes.
+    pub allow: Option<String>,
     /// Values of `set-cookie`.
     pub cookies: Vec<String>,
     /// Name under which the browser saves the body; `None` if the body is a page.
@@ -60,6 +62,7 @@ impl ConsoleAnswer {
             content_type: kind,
             cache: "no-store",
             location,
+            allow: None,
             cookies,
             file_name,
             body,
@@ -148,7 +151,9 @@ pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
 
 /// Creates a page with a refusal, for persons who are not signed in.
 pub fn refusal_page(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
-    page_answer(refusal.code.spec().status, &refusal_content(site, language, refusal))
+    let answer = page_answer(refusal.code.spec().status, &refusal_content(site, language, refusal));
+    let allow = refusal.details.get("allow").and_then(|allow| allow.as_str()).map(str::to_owned);
+    ConsoleAnswer { allow, ..answer }
 }
 
 /// Returns the page of a refusal.

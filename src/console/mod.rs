@@ -41,6 +41,7 @@ mod usage;
 pub use answer::{AnswerStream, ConsoleAnswer, RESPONSE_HEADERS};
 pub use file_download::max_send_time;
 
+use crate::http::route_table::method_not_allowed;
 use crate::proxy::PlaygroundRequestExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
@@ -240,8 +241,9 @@ impl Console {
             return Ok(answer::redirect_answer(self.site.root));
         };
         let is_post = request.method == Method::POST;
-        if !is_post && request.method != Method::GET && request.method != Method::HEAD {
-            return Err(ApiError::new(ErrorCode::MethodNotAllowed));
+        let allowed = self.site.allowed_methods(&request.path);
+        if !allowed.contains(&request.method) {
+            return Err(method_not_allowed(&request.method, &allowed));
         }
         if let Some(name) = path.strip_prefix("assets/") {
             return answer::asset_answer(name);

@@ -1,8 +1,13 @@
 //! Site: pages and forms for one group of persons, on their own listeners. Sessions, sign-in, checks of forms and
 //! headers are shared by all sites.
 
+use super::EVENTS_PATH;
 use super::actions::ActionDefinition;
-use super::pages::{DownloadDefinition, PageDefinition};
+use super::dashboard::playground::PLAYGROUND_PATH;
+use super::openid::{RETURN_PATH, START_PATH};
+use super::operators::actions::CHECK_PATH;
+use super::pages::{DownloadDefinition, PageDefinition, match_path};
+use http::Method;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
@@ -33,6 +38,25 @@ impl ConsoleSite {
     #[must_use]
     pub fn has_path(&self, path: &str) -> bool {
         path.starts_with(self.root) || path == self.root.trim_end_matches('/')
+    }
+
+    /// Returns the methods that a path takes. A path that the site does not have takes all of them, so that it is 404 for
+    /// each.
+    #[must_use]
+    pub fn allowed_methods(&self, path: &str) -> Vec<Method> {
+        let rest = path.strip_prefix(self.root).unwrap_or_default();
+        let is = |pattern: &str| match_path(pattern, path).is_some();
+        let is_form = ["language", "sign-in", "sign-out"].contains(&rest)
+            || rest.starts_with("invitation/")
+            || [CHECK_PATH, PLAYGROUND_PATH].contains(&path)
+            || self.actions.iter().any(|row| is(row.path));
+        let is_page = ["", EVENTS_PATH, START_PATH, RETURN_PATH].contains(&rest)
+            || rest.starts_with("assets/")
+            || self.pages.iter().any(|row| is(row.path))
+            || self.downloads.iter().any(|row| is(row.path));
+        let mut methods = vec![Method::GET, Method::HEAD];
+        methods.extend((is_form || !is_page).then_some(Method::POST));
+        methods
     }
 
     /// Returns the path of `rest` below the root.
