@@ -4,13 +4,14 @@ use super::adjustments::{
     LedgerAdjustment, adjustment_error_response, adjustment_json, amount_member_name, check_existing_entry,
     format_amount, parse_amount, random_id,
 };
-use super::credits::run_blocking;
+use super::credits::{check_account, run_blocking};
 use super::input::RequestFields;
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::{AdjustmentError, Ledger, report, rerate};
 use crate::http::field_errors::combine_results;
+use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use rust_decimal::Decimal;
@@ -36,7 +37,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/credits/correction",
         "previewCorrection",
         "Shows what a correction would change",
-        RouteHandler::Ledger(|_, ledger, asked| Box::pin(preview(ledger, asked))),
+        RouteHandler::Ledger(|vault, ledger, asked| Box::pin(preview(vault, ledger, asked))),
     )
     .with_query_parameters(&PREVIEW_QUERY)
     .with_response(200, preview_schema),
@@ -112,8 +113,8 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
 /// Shows what a correction would change, without a change.
 ///
 /// # Errors
-/// Returns the refusal of the correction.
-async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
+/// Returns the refusal of the correction; 404 if the account does not exist.
+async fn preview(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let mut body = Map::new();
     for name in PREVIEW_QUERY {
         let Some(text) = asked.query_parameter(name, &PREVIEW_QUERY)? else { continue };
@@ -124,7 +125,15 @@ async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, A
         body.insert(name.to_owned(), value);
     }
     let request = CorrectionRequest::read(&Value::Object(body))?;
-    let (account, movement) = read_movement(ledger, request, &asked.actor).await?;
+    let of_account = request.account.clone();
+    let (account, movement) = match (read_movement(ledger, request, &asked.actor).await, of_account) {
+        (Err(refusal), Some(account)) => {
+            check_account(vault, &account).await?;
+            return Err(refusal);
+        }
+        (found, _) => found?,
+    };
+    check_not_corrected(ledger, &account, &movement).await?;
     let facts = CorrectionFacts::of(&movement).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
     let answer = json!({
         "entry": facts.entry,
@@ -137,6 +146,23 @@ async fn preview(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, A
         "is_increase": facts.is_increase(),
     });
     Ok(LedgerReply::Json(200, answer))
+}
+
+/// Checks that no correction of the same entry is in the ledger.
+///
+/// # Errors
+/// Returns 409 with the earlier correction.
+async fn check_not_corrected(ledger: &Ledger, account: &str, movement: &EntryKind) -> Result<(), ApiError> {
+    let (EntryKind::Correct { of, id, .. }, Some(wanted)) =
+        (movement, LedgerAdjustment::from_entry_kind(account, movement))
+    else {
+        return Ok(());
+    };
+    let (book, name) = (ledger.store.clone(), crate::billing::correction_name(*of));
+    match run_blocking(move || Ok(book.entry_number_by_name(&name)?)).await? {
+        Some(entry) => check_existing_entry(ledger, entry, id, &wanted).await.map(drop),
+        None => Ok(()),
+    }
 }
 
 fn preview_schema() -> Value {

@@ -78,6 +78,11 @@ use std::time::Duration;
 use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
 use write_queue::WriteQueue;
 
+/// Returns the name under which the ledger finds the correction of an entry.
+pub fn correction_name(of: u64) -> String {
+    format!("corrected {of}")
+}
+
 /// Longest wait of an adjustment until its entry is on the disk; after that its outcome is unknown.
 const ADJUSTMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -305,7 +310,7 @@ impl Ledger {
         audit: Option<AuditedChange>,
     ) -> Result<u64, AdjustmentError> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
-        let names = vec![format!("correct {id}"), format!("corrected {of}")];
+        let names = vec![format!("correct {id}"), correction_name(*of)];
         self.submit_adjustment(account, act, names, audit).await
     }
 

@@ -156,7 +156,7 @@ fn add_names(draft: &mut LedgerCommit, entry: &LedgerEntry, known_terms: &mut Ha
         EntryKind::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
         EntryKind::Correct { id, of, .. } => {
             draft.names.push((format!("correct {id}"), entry.seq));
-            draft.names.push((format!("corrected {of}"), entry.seq));
+            draft.names.push((super::correction_name(*of), entry.seq));
         }
         EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Settle { .. } => {}
     }

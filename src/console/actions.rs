@@ -86,10 +86,10 @@ pub async fn handle_form(
         let context = PageContext::for_form(console, backend, request, active);
         let checked = match check_amounts(request) {
             Ok(()) => confirmation.check(&context).await,
-            refused => refused,
+            Err(refusal) => Err(refusal),
         };
         return match checked {
-            Ok(()) => Ok(answer::redirect_answer(&confirmation.question_path(request))),
+            Ok(_) => Ok(answer::redirect_answer(&confirmation.question_path(request))),
             Err(refusal) => {
                 let blocks = refusal_blocks(row, request, &id, &refusal);
                 let status = refusal.code.spec().status;
@@ -145,10 +145,9 @@ fn refusal_blocks(
     let Some(form) = row.form else { return vec![refusal_notice(refusal)] };
     let mut form = form(request, id);
     let fields = invalid_fields(refusal);
-    form.restore_values(
-        &request.form,
-        fields.iter().map(|(name, message)| (form_field(name), message.as_str())),
-    );
+    // A link to a form has the values in its query.
+    let values = if request.form.is_empty() { &request.query } else { &request.form };
+    form.restore_values(values, fields.iter().map(|(name, message)| (form_field(name), message.as_str())));
     refused_form_blocks(form, refusal)
 }
 
@@ -246,7 +245,13 @@ pub async fn handle_form_link(page: &PageContext<'_>) -> Result<Option<ConsoleAn
     let id = crate::proxy::endpoint::decode_segment(id);
     let back = (row.page)(request, &id);
     match (row.confirm)(request, &id) {
-        Some(confirmation) => confirmation.question_page(page, &back).await.map(Some),
+        Some(confirmation) => match confirmation.question_page(page, &back).await {
+            Err(refusal) if refusal.code != ErrorCode::NotFound => {
+                let blocks = refusal_blocks(row, request, &id, &refusal);
+                page.render_page(&back, refusal.code.spec().status, blocks).await.map(Some)
+            }
+            answered => answered.map(Some),
+        },
         None => Ok(Some(answer::redirect_answer(&back))),
     }
 }

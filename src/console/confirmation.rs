@@ -5,7 +5,7 @@ use super::pages::{self, PageContext};
 use super::request::ConsoleRequest;
 use penstock_console::pages::percent_encode;
 use penstock_console::{Block, Field, Form, NoticeKind, Text};
-use penstock_core::ApiError;
+use penstock_core::{ApiError, ErrorCode};
 use serde_json::Value;
 
 /// Name of the field that the button of the question sends, and its value.
@@ -31,12 +31,18 @@ pub struct Confirmation {
 pub enum ConfirmedObject {
     /// Path of an object whose name and id are the first value of the question.
     Named(String),
+    /// Path of an object that the question names by its id.
+    Existing(String),
+    /// Name of a user.
+    User(String),
     /// Path and query of what the action would change, and the function that shows it below the question.
     Described {
         /// Path of the admin request that reads the object.
         path: String,
         /// Query of the admin request that reads the object.
         query: Vec<(&'static str, String)>,
+        /// Function that returns why the action would be refused; `None` if it would be accepted.
+        refuse: fn(&ConsoleRequest, &Value) -> Option<ApiError>,
         /// Function that shows the answer.
         describe: fn(&Value) -> ObjectDescription,
     },
@@ -68,33 +74,35 @@ impl Confirmation {
         format!("{}{mark}{}", request.path, pairs.join("&"))
     }
 
-    /// Reads the object that the question describes, if there is one, so that its refusal is shown instead of the
-    /// question.
+    /// Checks that the object of the action exists and that the action would be accepted, before its question is shown.
+    /// Returns the object; `null` for a question without one.
     ///
     /// # Errors
-    /// Returns the refusal of the admin API for the object.
-    pub async fn check(&self, page: &PageContext<'_>) -> Result<(), ApiError> {
+    /// Returns the refusal of the admin API, or that of the action.
+    pub async fn check(&self, page: &PageContext<'_>) -> Result<Value, ApiError> {
         match &self.object {
-            Some(ConfirmedObject::Described { path, query, .. }) => read(page, path, query).await.map(drop),
-            _ => Ok(()),
+            Some(ConfirmedObject::Named(path) | ConfirmedObject::Existing(path)) => page.get(path, &[]).await,
+            Some(ConfirmedObject::User(name)) => find_user(page, name).await,
+            Some(ConfirmedObject::Described { path, query, refuse, .. }) => {
+                let object = read(page, path, query).await?;
+                refuse(page.request, &object).map_or(Ok(object), Err)
+            }
+            None => Ok(Value::Null),
         }
     }
 
     /// Shows the question on a page of the site; `back` is the address of the page without the action.
     ///
     /// # Errors
-    /// Returns the refusal of the admin API for the object.
+    /// Returns the refusal of the admin API for the object, or that of the action.
     pub async fn question_page(self, page: &PageContext<'_>, back: &str) -> Result<ConsoleAnswer, ApiError> {
-        let mut values = self.values;
+        let mut values = self.values.clone();
         let mut description = ObjectDescription::default();
+        let object = self.check(page).await?;
         match &self.object {
-            Some(ConfirmedObject::Named(path)) => {
-                values.insert(0, object_label(&page.get(path, &[]).await?));
-            }
-            Some(ConfirmedObject::Described { path, query, describe }) => {
-                description = describe(&read(page, path, query).await?);
-            }
-            None => {}
+            Some(ConfirmedObject::Named(_)) => values.insert(0, object_label(&object)),
+            Some(ConfirmedObject::Described { describe, .. }) => description = describe(&object),
+            Some(ConfirmedObject::Existing(_) | ConfirmedObject::User(_)) | None => {}
         }
         let question = Text::Template(self.question, values);
         let mut form = Form::new(page.request.path.clone(), "Please confirm", self.submit)
@@ -125,6 +133,18 @@ async fn read(
     let filled = query.iter().filter(|(_, value)| !value.is_empty());
     let query: Vec<(&str, &str)> = filled.map(|(name, value)| (*name, value.as_str())).collect();
     page.get(path, &query).await
+}
+
+/// Returns the user with this name.
+///
+/// # Errors
+/// Returns 404 if there is none, or the refusal of the admin API.
+pub async fn find_user(page: &PageContext<'_>, name: &str) -> Result<Value, ApiError> {
+    let users = page.get("/admin/users", &[]).await?;
+    let mut users = users.get("data").and_then(Value::as_array).into_iter().flatten();
+    let found = users.find(|user| user.get("name").and_then(Value::as_str) == Some(name));
+    let missing = || ApiError::with_message(ErrorCode::NotFound, "There is no user of this name.");
+    found.cloned().ok_or_else(missing)
 }
 
 /// Returns the name of an object and its id.

@@ -3,6 +3,7 @@
 use super::answer::{ConsoleAnswer, refused_form_blocks};
 use super::credit_note::credit_blocks;
 use super::pages::PageContext;
+use super::request::ConsoleRequest;
 use penstock_console::pages as blocks;
 use penstock_console::{Block, CsvStyle};
 use penstock_core::calendar::{UtcDay, UtcMonth};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 /// Roles that issue invoices.
 pub const ISSUER_ROLES: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
 /// Maximum number of pages of the key list that are read for the names.
-const NAME_PAGES: usize = 10;
+pub const NAME_PAGES: usize = 10;
 
 /// Returns the names of an account's keys, by their ids.
 ///
@@ -113,6 +114,45 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
             Ok(refused_form_blocks(form, &refusal))
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns why the invoice of the period in the request would not be issued, beside the field that it concerns.
+pub fn refuse_issue(request: &ConsoleRequest, invoice: &Value) -> Option<ApiError> {
+    let text = |name: &str| invoice.get(name).and_then(Value::as_str).unwrap_or_default();
+    let conflict = |message: String| ApiError::with_message(ErrorCode::Conflict, message);
+    for (name, expected) in [
+        ("from", "from: expected the first day of the period, such as 2026-11-01"),
+        ("to", "to: expected the last day of the period, such as 2026-11-30"),
+    ] {
+        if request.value(name).is_empty() {
+            return Some(ApiError::invalid(name, expected));
+        }
+    }
+    match text("issue_state") {
+        "ready" => None,
+        "empty" => {
+            let message = "Nothing was charged in this period, so there is nothing to invoice.";
+            Some(conflict(message.to_owned()).with_param("from"))
+        }
+        "overlapping" => {
+            let message =
+                format!("The invoice {} of this account has days of this period too.", text("overlaps"));
+            Some(conflict(message).with_param("from"))
+        }
+        "period_open" => {
+            let message =
+                "to: expected a day that ended at least an hour ago, so that all charges are recorded";
+            Some(ApiError::invalid("to", message))
+        }
+        "issued" => {
+            let message = format!("The invoice of this period was issued before, as {}.", text("number"));
+            Some(conflict(message).with_param("from"))
+        }
+        _ => {
+            let message = "An invoice needs a seller: write `seller` in [invoice] of the configuration.";
+            Some(conflict(message.to_owned()))
+        }
     }
 }
 

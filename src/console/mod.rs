@@ -299,7 +299,7 @@ impl Console {
             return pages::handle_page_request(self, backend, request, active).await;
         }
         if request.path == operators::actions::CHECK_PATH {
-            return operators::actions::check_configuration(self, backend, request, active).await;
+            return operators::configuration_check::check_configuration(self, backend, request, active).await;
         }
         if request.path == dashboard::playground::PLAYGROUND_PATH {
             return dashboard::playground::handle_playground_form(self, backend, request, active).await;

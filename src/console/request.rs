@@ -1,6 +1,7 @@
 //! Request for a page, or with a sent form: path, query, cookies and form fields; and the checks that a form comes from
 //! the console's own pages.
 
+use super::operators::actions::CHECK_PATH;
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
@@ -13,6 +14,11 @@ use tokio::time::timeout;
 
 /// Maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 512 * 1024;
+/// Maximum size of a form with a configuration, in bytes. It is larger than what is accepted, so that the refusal of a long
+/// text keeps it in its field.
+const MAX_CONFIGURATION_FORM_BYTES: usize = 4 << 20;
+/// Paths of the forms with a configuration: its validation, and the choice of the language beside it.
+const CONFIGURATION_FORMS: [&str; 2] = [CHECK_PATH, "/console/language"];
 /// Name of the cookie with the chosen language.
 pub const LANGUAGE_COOKIE: &str = "penstock_language";
 /// Timeout for reading a form.
@@ -84,7 +90,9 @@ pub async fn read_request(session: &mut ServerSession, cookie: &str) -> Result<C
         if !kind.starts_with("application/x-www-form-urlencoded") {
             return Err(ApiError::new(ErrorCode::UnsupportedMediaType));
         }
-        let body = read_form(session).await?;
+        let is_long = CONFIGURATION_FORMS.contains(&request.path.as_str());
+        let limit = if is_long { MAX_CONFIGURATION_FORM_BYTES } else { MAX_FORM_BYTES };
+        let body = read_form(session, limit).await?;
         request.form = pairs(&body);
     }
     Ok(request)
@@ -98,13 +106,20 @@ fn language(cookies: &[&str], accepted: &str) -> Language {
     chosen.unwrap_or_else(|| Language::from_accept_language(accepted))
 }
 
-async fn read_form(session: &mut ServerSession) -> Result<String, ApiError> {
+/// Returns the refusal of a form that is larger than `limit` bytes.
+fn form_too_large(limit: usize) -> ApiError {
+    let kib = limit / 1024;
+    let message = format!("The form is larger than {kib} KiB, so it was not read and nothing was changed.");
+    ApiError::with_message(ErrorCode::TooLarge, message)
+}
+
+async fn read_form(session: &mut ServerSession, limit: usize) -> Result<String, ApiError> {
     let read = async {
         let mut body = BytesMut::new();
         let cut = |_| ApiError::with_message(ErrorCode::InvalidRequest, "The form ended before its length.");
         while let Some(piece) = session.read_request_body().await.map_err(cut)? {
-            if body.len() + piece.len() > MAX_FORM_BYTES {
-                return Err(ApiError::new(ErrorCode::TooLarge));
+            if body.len() + piece.len() > limit {
+                return Err(form_too_large(limit));
             }
             body.extend_from_slice(&piece);
         }

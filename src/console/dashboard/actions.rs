@@ -88,7 +88,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             Some(Confirmation {
                 question: "Delete the file {0}? Its contents cannot be restored.",
                 values: vec![Text::Data(id.to_owned())],
-                object: None,
+                object: Some(ConfirmedObject::Existing(format!("/admin/files/{}", percent_encode(id)))),
                 submit: "Delete",
                 fields: &[],
             })

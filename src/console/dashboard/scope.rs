@@ -61,6 +61,7 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::POST, "/admin/keys/{id}/rotate", KEY),
     route(&Method::POST, "/admin/keys/{id}/revoke", KEY),
     route(&Method::GET, "/admin/batches", AccountRestriction::Query),
+    route(&Method::GET, "/admin/batches/{id}", BATCH),
     route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
     route(&Method::GET, "/admin/files", AccountRestriction::Query),
     route(&Method::GET, "/admin/files/{id}", FILE),

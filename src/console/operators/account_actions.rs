@@ -13,6 +13,7 @@ use penstock_console::pages::{
     account_form, correction_blocks, correction_form, credit_note_summary_blocks, percent_encode,
     user_role_form,
 };
+use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole::{Admin, Finance};
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ pub const SUSPEND_ACCOUNT: ActionDefinition = ActionDefinition {
         Some(Confirmation {
             question: "Suspend the account {0}? Requests with its keys are refused at once.",
             values: vec![Text::Data(id.to_owned())],
-            object: None,
+            object: Some(ConfirmedObject::Existing(admin_account(id))),
             submit: "Suspend",
             fields: &[],
         })
@@ -84,6 +85,7 @@ pub const CORRECT_ENTRY: ActionDefinition = ActionDefinition {
             object: Some(ConfirmedObject::Described {
                 path: "/admin/credits/correction".to_owned(),
                 query: query.into(),
+                refuse: |_, _| None,
                 describe: describe_correction,
             }),
             submit: "Correct",
@@ -111,6 +113,7 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
             object: Some(ConfirmedObject::Described {
                 path: "/admin/credit-note".to_owned(),
                 query: vec![("account", id.to_owned()), ("invoice", invoice)],
+                refuse: refuse_credit_note,
                 describe: |note| ObjectDescription {
                     blocks: credit_note_summary_blocks(note),
                     fields: Vec::new(),
@@ -121,6 +124,13 @@ pub const ISSUE_CREDIT_NOTE: ActionDefinition = ActionDefinition {
         })
     },
 };
+
+/// Returns why a credit note would be refused: nothing is left to correct.
+fn refuse_credit_note(_: &ConsoleRequest, note: &Value) -> Option<ApiError> {
+    let message = "No charge of this invoice was corrected since, or other documents have all corrections.";
+    (note.get("can_issue") != Some(&Value::Bool(true)))
+        .then(|| ApiError::with_message(ErrorCode::Conflict, message).with_param("invoice"))
+}
 
 /// Form that changes the role of a user.
 pub const CHANGE_ROLE: ActionDefinition = ActionDefinition {

@@ -4,26 +4,20 @@ use super::account_actions::{
     CHANGE_ACCOUNT, CHANGE_ROLE, CORRECT_ENTRY, ISSUE_CREDIT_NOTE, RESUME_ACCOUNT, SUSPEND_ACCOUNT,
     account_path,
 };
-use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
     ActionDefinition, ActionResult, admin_call, create_key_body, fields_json, member_text, message_result,
     secret_result, without_confirmation,
 };
 use crate::console::amount::normalize_decimal_point;
-use crate::console::answer::ConsoleAnswer;
 use crate::console::confirmation::{Confirmation, ConfirmedObject, ObjectDescription};
-use crate::console::invoice::ISSUER_ROLES;
-use crate::console::pages::{self, forbidden_role_error};
+use crate::console::invoice::{ISSUER_ROLES, refuse_issue};
 use crate::console::request::ConsoleRequest;
-use crate::console::session::{ActiveSession, run_blocking};
-use crate::console::{Console, ConsoleBackend};
 use http::Method;
 use penstock_console::pages::{
-    change_table, check_configuration_form, grant_form, invite_user_form, issue_summary_blocks,
-    new_account_form, new_key_form, percent_encode,
+    change_table, grant_form, invite_user_form, invoice_period_form, issue_summary_blocks, new_account_form,
+    new_key_form, percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
-use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{Admin, Finance, Operator};
 use serde_json::{Value, json};
 
@@ -98,7 +92,10 @@ pub const ACTIONS: &[ActionDefinition] = &[
             format!("{}/invoice?from={}&to={}", account_path(id), day("from"), day("to"))
         },
         show: |answer| message_result("The invoice {0} was issued.", [member_text(answer, "number")]),
-        form: None,
+        form: Some(|request, id| {
+            let path = format!("{}/invoice", account_path(id));
+            invoice_period_form(&path, request.value("from"), request.value("to"))
+        }),
         confirm: |request, id| {
             let day = |name: &str| Text::Day(request.value(name).to_owned());
             Some(Confirmation {
@@ -111,6 +108,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
                         ("from", request.value("from").to_owned()),
                         ("to", request.value("to").to_owned()),
                     ],
+                    refuse: refuse_issue,
                     describe: |invoice| ObjectDescription {
                         blocks: issue_summary_blocks(invoice),
                         fields: Vec::new(),
@@ -222,7 +220,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
             Some(Confirmation {
                 question: "Disable the user {0}? All sessions of this user end at once.",
                 values: vec![Text::Data(id.to_owned())],
-                object: None,
+                object: Some(ConfirmedObject::User(id.to_owned())),
                 submit: "Disable",
                 fields: &[],
             })
@@ -245,56 +243,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
     },
 ];
 
-/// Validates a pasted configuration and compares it with the running one. Files that it includes are not read, and
-/// relative paths start at the working folder of the process.
-///
-/// # Errors
-/// Returns 403 if the role may not do this.
-pub async fn check_configuration(
-    console: &Console,
-    backend: &dyn ConsoleBackend,
-    request: &ConsoleRequest,
-    active: &ActiveSession,
-) -> Result<ConsoleAnswer, ApiError> {
-    if ![Admin, Operator].contains(&active.user.role) {
-        return Err(forbidden_role_error(active.user.role));
-    }
-    let (text, live) = (request.field("text").to_owned(), console.app.config_snapshot());
-    let checked = run_blocking(move || {
-        let loaded = load_text("pasted", &text, ResolveEnv { env: &|name| std::env::var(name).ok() });
-        Ok(loaded.map(|loaded| (diff_settings(&live.settings, &loaded.settings), loaded.warnings)))
-    });
-    let (status, mut blocks) = match checked.await? {
-        Ok((changes, warnings)) => {
-            let changes: Vec<Value> = changes
-                .iter()
-                .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
-                .collect();
-            let mut blocks =
-                vec![notice("The configuration is valid. Compared with the running one:".into())];
-            blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
-            blocks.extend(
-                warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())),
-            );
-            (200, blocks)
-        }
-        Err(report) => {
-            let mistakes = report.mistakes.iter();
-            (
-                400,
-                mistakes
-                    .map(|mistake| Block::Notice(NoticeKind::Error, mistake.to_string().into()))
-                    .collect(),
-            )
-        }
-    };
-    let mut form = check_configuration_form();
-    form.restore_values(&request.form, None);
-    blocks.push(Block::Form(form));
-    pages::render_page(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
-}
-
-fn notice(text: Text) -> Block {
+pub(super) fn notice(text: Text) -> Block {
     Block::Notice(NoticeKind::Success, text)
 }
 
@@ -303,7 +252,7 @@ pub fn confirm_cancellation(_: &ConsoleRequest, id: &str) -> Option<Confirmation
     Some(Confirmation {
         question: "Cancel the batch {0}? Lines that were not sent yet stay without a result.",
         values: vec![Text::Data(id.to_owned())],
-        object: None,
+        object: Some(ConfirmedObject::Existing(format!("/admin/batches/{}", percent_encode(id)))),
         submit: "Cancel the batch",
         fields: &[],
     })

@@ -2,6 +2,7 @@
 
 mod account_actions;
 pub mod actions;
+pub mod configuration_check;
 pub mod pages;
 mod routing;
 

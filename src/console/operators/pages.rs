@@ -2,13 +2,14 @@
 
 use super::routing::{LATENCY_PATH, latency_page, routing_page};
 use crate::console::batches::batches_page;
+use crate::console::confirmation::find_user;
 use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
 use crate::console::reference::{operation_page, reference_page, schema_page};
 use crate::console::usage::{usage_page, usage_summary};
 use crate::console::{credit_note, exports, invoice};
 use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
 use serde_json::Value;
 
@@ -234,10 +235,7 @@ async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 /// Returns the page of one user, with the form that changes the role.
 async fn user(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let users = page.get("/admin/users", &[]).await?;
-    let found = users.get("data").and_then(Value::as_array).into_iter().flatten();
-    let mut found = found.filter(|user| user.get("name").and_then(Value::as_str) == Some(page.id.as_str()));
-    let user = found.next().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let user = &find_user(page, &page.id).await?;
     Ok(vec![
         Block::Table(blocks::user_table(user)),
         Block::Form(blocks::user_role_form(user)),

@@ -1,0 +1,98 @@
+//! Validation of a pasted configuration, and its difference to the running one.
+
+use super::actions::{CONFIGURATION_PATH, notice};
+use crate::config::{ResolveEnv, diff_settings, load_text};
+use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
+use crate::console::pages::{self, forbidden_role_error};
+use crate::console::request::ConsoleRequest;
+use crate::console::session::{ActiveSession, run_blocking};
+use crate::console::{Console, ConsoleBackend};
+use penstock_console::pages::{change_table, check_configuration_form};
+use penstock_console::{Block, NoticeKind, Text};
+use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::users::UserRole::{Admin, Operator};
+use serde_json::{Value, json};
+
+/// Maximum size of a pasted configuration, in bytes; the help text of its field has it too.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
+
+/// Validates a pasted configuration and compares it with the running one. The form keeps what was pasted.
+///
+/// # Errors
+/// Returns 403 if the role may not do this.
+pub async fn check_configuration(
+    console: &Console,
+    backend: &dyn ConsoleBackend,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+) -> Result<ConsoleAnswer, ApiError> {
+    if ![Admin, Operator].contains(&active.user.role) {
+        return Err(forbidden_role_error(active.user.role));
+    }
+    let mut form = check_configuration_form();
+    let text = request.field("text").to_owned();
+    let (status, blocks) = if text.len() > MAX_TEXT_BYTES {
+        let message = format!("text: expected at most {} KiB of text", MAX_TEXT_BYTES / 1024);
+        let refusal = ApiError::with_message(ErrorCode::TooLarge, message).with_param("text");
+        form.restore_values(&request.form, Some(("text", &*refusal.message)));
+        (refusal.code.spec().status, refused_form_blocks(form, &refusal))
+    } else {
+        let live = console.app.config_snapshot();
+        let (status, mut blocks) = run_blocking(move || Ok(check_text(&text, &live.settings))).await?;
+        form.restore_values(&request.form, None);
+        blocks.push(Block::Form(form));
+        (status, blocks)
+    };
+    pages::render_page(console, backend, request, active, CONFIGURATION_PATH, status, blocks).await
+}
+
+/// Returns the status and the result of a text: the difference to the running settings, or the mistakes.
+fn check_text(text: &str, running: &crate::config::Settings) -> (u16, Vec<Block>) {
+    let loaded = match load_text("pasted", text, ResolveEnv { env: &|name| std::env::var(name).ok() }) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            let mistake = |kind| move |text: String| Block::Notice(kind, text.into());
+            let mistakes = report.mistakes.iter().map(ToString::to_string).map(mistake(NoticeKind::Error));
+            let included = included_files(text).into_iter().map(include_notice);
+            return (400, mistakes.chain(included).collect());
+        }
+    };
+    let changes = diff_settings(running, &loaded.settings);
+    let changes: Vec<Value> = changes
+        .iter()
+        .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
+        .collect();
+    let mut blocks = vec![notice("The configuration is valid. Compared with the running one:".into())];
+    blocks.extend(included_files(text).into_iter().map(include_notice));
+    blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
+    let warnings = loaded.warnings.iter();
+    blocks.extend(warnings.map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())));
+    (200, blocks)
+}
+
+/// Returns the files that a pasted text includes. They are not read, since a pasted text has no folder.
+fn included_files(text: &str) -> Vec<String> {
+    let parsed = text.parse::<toml::Table>().unwrap_or_default();
+    let files = parsed.get("include").and_then(toml::Value::as_array).into_iter().flatten();
+    files.filter_map(|file| file.as_str().map(str::to_owned)).collect()
+}
+
+fn include_notice(file: String) -> Block {
+    let text = "The text includes {0}, which was not read here: the result is that of the pasted text alone. To check all \
+                files together, run `penstock check` where they are.";
+    Block::Notice(NoticeKind::Warning, Text::with_values(text, [file.into()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn included_files_are_named() {
+        let text = "include = [\"providers.d/*.toml\", \"more.toml\", 7]\n[listen]\n";
+        assert_eq!(included_files(text), ["providers.d/*.toml", "more.toml"]);
+        for text in ["", "include = 1", "include = [", "[include]\na = 1\n"] {
+            assert!(included_files(text).is_empty(), "{text}");
+        }
+    }
+}
