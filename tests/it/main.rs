@@ -53,6 +53,7 @@ mod completions;
 mod completions_choices;
 mod console;
 mod console_accounts;
+mod console_refusals;
 mod console_reports;
 mod console_routing;
 mod context_window;

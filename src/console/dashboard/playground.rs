@@ -5,6 +5,7 @@ use super::HOLDERS;
 use crate::auth::key_cache::Principal;
 use crate::console::actions::record_form_submission;
 use crate::console::answer::{ConsoleAnswer, refused_form_blocks};
+use crate::console::invoice::NAME_PAGES;
 use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden_role_error};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
@@ -36,8 +37,6 @@ const MAX_TOKENS: u64 = 2_048;
 const DEFAULT_TOKENS: u64 = 512;
 /// Timeout of an answer, below the timeout of a request to the dashboard.
 const WITHIN: Duration = Duration::from_secs(50);
-/// Maximum number of models in the form.
-const MAX_MODELS: usize = 500;
 /// Number of decimal places of a reservation's amount in EUR.
 const EUR_SCALE: u32 = 8;
 
@@ -61,7 +60,7 @@ fn form_blocks(
     let chat = live.catalog.models().filter(|model| model.kind.is_generator());
     let choices = PlaygroundChoices {
         keys,
-        models: chat.take(MAX_MODELS).map(|model| (model.id.clone(), model.name.clone())).collect(),
+        models: chat.map(|model| (model.id.clone(), model.name.clone())).collect(),
         flavors: FLAVORS.iter().map(|flavor| flavor.name()).collect(),
         now: console.app.clock.unix_seconds(),
         max_tokens: DEFAULT_TOKENS,
@@ -118,14 +117,8 @@ pub async fn handle_playground_form(
         return Err(forbidden_role_error(active.user.role));
     }
     let actor = active.audit_actor(&request.address);
-    let list = BackendRequest {
-        method: Method::GET,
-        path: "/admin/keys".to_owned(),
-        query: vec![("limit".to_owned(), PAGE_ROWS.to_owned())],
-        body: json!({}),
-        actor: &actor,
-    };
-    let keys = backend.call(list).await?;
+    let query = vec![("limit".to_owned(), PAGE_ROWS.to_owned())];
+    let keys = backend.call(read_request("/admin/keys".to_owned(), query, &actor)).await?;
     let digest = request_digest(request);
     let quoted = request.field(QUOTED_FIELD);
     let is_quote = request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 || quoted != digest;
@@ -205,25 +198,65 @@ fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
     Ok(Bytes::from(body.to_string()))
 }
 
-/// Returns the principal of a key of the person's account.
+/// Returns the principal of a key of the person's account. `text` is the id of the key, or the name of one key alone.
 async fn chosen_key(
     console: &Console,
     backend: &dyn ConsoleBackend,
-    id: &str,
+    text: &str,
     actor: &str,
 ) -> Result<Arc<Principal>, ApiError> {
     let unknown = || {
         let refusal = ApiError::with_message(ErrorCode::NotFound, "key: expected a key of this account.");
         refusal.with_param("key")
     };
+    let text = Some(text.trim()).filter(|text| !text.is_empty()).ok_or_else(unknown)?;
     // The admin API refuses keys of other accounts with 404.
-    let (method, path) = (Method::GET, format!("/admin/keys/{}", percent_encode(id)));
-    let read = BackendRequest { method, path, query: Vec::new(), body: json!({}), actor };
-    backend.call(read).await.map_err(|refusal| match refusal.code {
-        ErrorCode::NotFound => unknown(),
-        _ => refusal,
-    })?;
-    console.app.key_cache.find_principal(id).ok_or_else(unknown)
+    let path = format!("/admin/keys/{}", percent_encode(text));
+    let id = match backend.call(read_request(path, Vec::new(), actor)).await {
+        Ok(_) => text.to_owned(),
+        Err(refusal) if refusal.code == ErrorCode::NotFound => {
+            find_key_by_name(backend, text, actor).await?.ok_or_else(unknown)?
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    console.app.key_cache.find_principal(&id).ok_or_else(unknown)
+}
+
+const fn read_request(path: String, query: Vec<(String, String)>, actor: &str) -> BackendRequest<'_> {
+    BackendRequest { method: Method::GET, path, query, body: Value::Null, actor }
+}
+
+/// Returns the id of the valid key with this name; `None` if there is none.
+///
+/// # Errors
+/// Returns 400 if several keys have the name, and the refusal of the admin API.
+async fn find_key_by_name(
+    backend: &dyn ConsoleBackend,
+    name: &str,
+    actor: &str,
+) -> Result<Option<String>, ApiError> {
+    let mut found: Option<String> = None;
+    let mut after: Option<String> = None;
+    for _ in 0..NAME_PAGES {
+        let query = after.take().map(|after| ("after".to_owned(), after)).into_iter().collect();
+        let page = backend.call(read_request("/admin/keys".to_owned(), query, actor)).await?;
+        let keys = page.get("data").and_then(Value::as_array).into_iter().flatten();
+        let is_named = |key: &&Value| {
+            key.get("name").and_then(Value::as_str) == Some(name)
+                && key.get("revoked").is_none_or(Value::is_null)
+        };
+        for id in keys.filter(is_named).filter_map(|key| key.get("id")?.as_str()) {
+            if found.replace(id.to_owned()).is_some() {
+                let message = "key: several keys have this name; expected the id of one of them";
+                return Err(ApiError::invalid("key", message));
+            }
+        }
+        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 fn quote_value(quote: &RequestQuote) -> Value {
