@@ -4,7 +4,7 @@ use super::answer::refused_form_blocks;
 use super::pages::PageContext;
 use penstock_console::Block;
 use penstock_console::pages::{self as blocks, UsageStep, UsageView};
-use penstock_core::ApiError;
+use penstock_core::{ApiError, ErrorCode};
 use penstock_usage::UsageRange;
 use serde_json::Value;
 
@@ -45,7 +45,8 @@ pub async fn usage_page(
             let shown = [Block::Form(form)].into_iter();
             Ok(shown.chain(blocks::usage_blocks(&usage, &view)).collect())
         }
-        Err(refusal) if refusal.param.is_some() => {
+        // An account that does not exist has no page.
+        Err(refusal) if refusal.param.is_some() && refusal.code != ErrorCode::NotFound => {
             let mut form = blocks::usage_form(&view);
             form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(refused_form_blocks(form, &refusal))
