@@ -83,6 +83,54 @@ async fn every_page_is_in_the_language_of_the_browser() {
     assert!(csv.starts_with("month,of,account,") && csv.contains(",0.000025,"), "{csv}");
 }
 
+/// Texts of a page with at least two lower-case words: sentences and labels. Configurations and typed texts are left out.
+fn sentences(page: &str) -> Vec<String> {
+    let mut page = page.to_owned();
+    for (start, end) in [("<pre", "</pre>"), ("<textarea", "</textarea>"), ("<head>", "</head>")] {
+        while let Some((before, rest)) = page.split_once(start) {
+            page = format!("{before}{}", rest.split_once(end).unwrap().1);
+        }
+    }
+    let is_word = |word: &&str| word.len() > 2 && word.chars().all(char::is_lowercase);
+    let texts = page.split('>').skip(1).filter_map(|rest| rest.split('<').next());
+    let texts = texts.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    texts.filter(|text| text.split(' ').filter(is_word).count() > 1).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_sentence_of_a_page_is_english_in_another_language() {
+    let (provider, running) = bench().await;
+    let client = running.key(&json!({"account": "acme", "scopes": ["*"], "name": "Keys"})).await;
+    let id = client.key["sk-svc-".len()..][..16].to_owned();
+    assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 200);
+    provider.always(crate::harness::script::status(500));
+    assert_eq!(client.post("/v1/chat/completions", &running.ask()).await.status, 503);
+    let grant = json!({"account": "acme", "credits": "10"});
+    let entry = running.admin().post("/admin/credits/grant", &grant).await.json()["entry"].clone();
+    let correction = json!({"entry": entry, "credits": "4"});
+    assert_eq!(running.admin().post("/admin/credits/correct", &correction).await.status, 201);
+    crate::harness::batch_jobs::uploaded(&client, &crate::harness::batch_jobs::line("one", "Hi")).await;
+    crate::billing::entries(&running).await;
+    let (ada, bob) = (holder(&running, "ada", "acme").await, signed_in(&running, "bob", "admin").await);
+    let dashboard = DASHBOARD.pages.iter().map(|page| (&ada, filled(page.path, &id)));
+    let console = OPERATORS.pages.iter().map(|page| (&bob, filled(page.path, "acme")));
+    // The reference has the English descriptions of the API.
+    let pages = dashboard.chain(console).filter(|(_, path)| !path.contains("/api"));
+    let usages =
+        ["model", "provider", "location", "outcome"].map(|by| (&bob, format!("/console/usage?by={by}")));
+    let mut checked = 0;
+    for (browser, path) in pages.chain(usages) {
+        let english = sentences(&get(browser, &path, "en").await.text());
+        for language in ["de", "fr"] {
+            let page = sentences(&get(browser, &path, language).await.text());
+            let same: Vec<&String> = page.iter().filter(|text| english.contains(text)).collect();
+            assert!(same.is_empty(), "{path} in {language}: {same:?}");
+            checked += page.len();
+        }
+    }
+    assert!(checked > 300, "{checked}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_switch_is_stored_in_a_cookie_and_leads_back_to_pages_of_the_site_only() {
     let (_provider, running) = bench().await;
