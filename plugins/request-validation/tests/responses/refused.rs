@@ -68,7 +68,9 @@ fn bad_members_are_refused_by_name() {
 fn a_name_of_a_tool_or_a_namespace_has_at_most_256_bytes() {
     let tools = |namespace: &str, name: &str| {
         let tool = format!(r#"{{"type":"function","name":"{name}"}}"#);
-        with(&format!(r#""input":"x","tools":[{{"type":"namespace","name":"{namespace}","tools":[{tool}]}}]"#))
+        with(&format!(
+            r#""input":"x","tools":[{{"type":"namespace","name":"{namespace}","tools":[{tool}]}}]"#
+        ))
     };
     let (longest, escaped) = ("n".repeat(256), r"\u00e9".repeat(128));
     accepted(&tools(&longest, &longest));
