@@ -146,7 +146,7 @@ async fn try_connection(
     let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
     if !is_answer_status(status) {
-        let error = read_error(run, offer, call, (upstream, decoder), status);
+        let error = read_error(run, offer, (wire_format, call), (upstream, decoder), status);
         return Err((Box::pin(error).await, 0));
     }
     let decoder = decoder.ok_or_else(|| (malformed(), 0))?;
@@ -197,7 +197,7 @@ async fn send(
 async fn read_error(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    call: &UpstreamRequest,
+    (wire_format, call): (WireFormat, &UpstreamRequest),
     (mut upstream, mut decoder): (UpstreamExchange, Option<ContentDecoder>),
     status: u16,
 ) -> AttemptError {
@@ -237,7 +237,7 @@ async fn read_error(
     let mut fault = penstock_dialect::classify_error(status, retry_after.as_deref(), &body, window, request);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
-        name_own_member(run.request, dialect, refusal);
+        name_own_member(run.request, wire_format.dialect(), refusal);
     }
     AttemptError::Fault(fault)
 }
