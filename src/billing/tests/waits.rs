@@ -179,7 +179,8 @@ fn operations_that_the_next_process_lost_do_not_count_as_written() {
         counted.fetch_add(1, Ordering::AcqRel);
         sent.recv().unwrap_or(true)
     };
-    ledger.forward_actions(0, send).unwrap();
+    let forwarder = ledger.prepare_forwarding().unwrap();
+    ledger.forward_actions(forwarder, 0, send);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let record = |name: &str, answer: bool| {
         answers.send(answer).unwrap();

@@ -114,7 +114,7 @@ fn lists_are_small() {
     );
     assert_small("accounts", &accounts_blocks(&accounts, &json!({ "data": [] })));
     let account = json!({ "id": long_id(1), "name": long_name(1), "state": "active", "limits": {} });
-    let mut blocks = account_blocks(&account, &json!({}), &list(&key), true);
+    let mut blocks = account_blocks(&account, &json!({}), &list(&key), true, 0);
     blocks.extend(
         [new_key_form("/"), grant_form("a", "b"), correction_form("a", "b"), account_form(&account)]
             .map(Block::Form),
@@ -123,8 +123,8 @@ fn lists_are_small() {
     let view = UsageView { by: "model".to_owned(), with_money: true, ..UsageView::default() };
     blocks.extend(usage_summary_blocks(&usage, &view));
     assert_small("account", &blocks);
-    assert_small("keys", &dashboard_keys_blocks(&list(&key), "/dashboard/"));
-    assert_small("key", &dashboard_key_blocks(&key(1), "/dashboard/"));
+    assert_small("keys", &dashboard_keys_blocks(&list(&key), "/dashboard/", 0));
+    assert_small("key", &dashboard_key_blocks(&key(1), "/dashboard/", 0));
     let batches = list(&|number| {
         json!({ "id": "batch_0123456789abcdef0123456789abcdef", "account": long_id(number),
         "model": long_id(number), "status": "in_progress", "request_counts": { "completed": 123_456, "failed": 7, "total": 1 },
