@@ -212,7 +212,8 @@ mod tests {
                 let (start, quota, is_exceeded) = (&start, &quota, &is_exceeded);
                 scope.spawn(move || {
                     for _ in 0..2_000 {
-                        let mut upload = QuotaReservation::new(quota.clone(), ["a", "b"][thread % 2]);
+                        let mut upload =
+                            QuotaReservation::new(quota.clone(), if thread % 2 == 0 { "a" } else { "b" });
                         start.wait();
                         while upload.grow(7, &bounds).is_ok() {}
                         let used = quota.0.lock();

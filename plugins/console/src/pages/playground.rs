@@ -174,7 +174,7 @@ mod tests {
         let models: Vec<(String, String)> =
             (0..900).map(|id| (format!("m{id}"), "a model with a long name".to_owned())).collect();
         for (keys, models, is_key_chosen, is_model_chosen) in [
-            (many(50, Value::Null), &models[..3], true, true),
+            (many(50, Value::Null), models.get(..3).unwrap_or_default(), true, true),
             (many(51, Value::Null), &models[..], false, false),
             (many(3, json!("k3")), &[], false, true),
             (many(0, json!("k3")), &[], false, true),

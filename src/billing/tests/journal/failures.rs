@@ -12,6 +12,14 @@ impl Process {
         self.ledger.journal_snapshot().unwrap()
     }
 
+    /// Returns the size of the journal's files after all operations so far.
+    fn journal_bytes(&self) -> u64 {
+        let journal = self.ledger.journal.read().clone().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(journal.wait_journaled(self.ledger.current_ticket()));
+        self.journal_state().bytes
+    }
+
     /// Loses the database, and serves a request whose charge the journal cannot write.
     fn serve_unwritten(&self, name: &str, limit: u64) {
         self.connection.full.store(true, Ordering::Release);
@@ -28,7 +36,7 @@ fn charges_that_the_files_rejected_for_a_time_are_replayed() {
         let first = folder.start();
         first.grant(1_000_000);
         first.serve("before", 5, 100);
-        let bytes = first.journal_state().bytes;
+        let bytes = first.journal_bytes();
         first.serve_unwritten("rejected", bytes);
         first.limit_journal(u64::MAX);
         first.serve("later", later, 10);
