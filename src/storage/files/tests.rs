@@ -8,6 +8,8 @@ use penstock_storage::{Store, StoreTable, open_in_memory};
 use std::fs;
 use std::io::ErrorKind;
 
+mod retention;
+
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const BOUNDS: UploadLimits = UploadLimits {
     max_total_bytes: 1 << 30,
@@ -420,21 +422,4 @@ async fn results_that_are_being_written_are_not_deleted() {
     let when = ExpiryCheck { now: u64::MAX, retention: Some(1) };
     assert_eq!(files.delete("k1", &record.id, when).await.unwrap_err().code, ErrorCode::Conflict);
     assert_eq!(files.delete_expired(when).unwrap(), 0);
-}
-
-#[test]
-fn results_are_retained_from_their_last_line_on() {
-    let directory = TestDirectory::new();
-    let files = directory.open();
-    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
-    directory.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
-    // The batch took longer than the retention period.
-    let (end, retention) = (NOW.as_secs() + 90_000, 3_600);
-    let whole = files.open_output(&record).unwrap().finalize(&record, Duration::from_secs(end)).unwrap();
-    assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
-    let when = |now| ExpiryCheck { now, retention: Some(retention) };
-    assert_eq!(when(end).expires_at(&whole), Some(end + retention));
-    assert_eq!(files.delete_expired(when(end + retention - 1)).unwrap(), 0);
-    assert!(files.record_store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
-    assert_eq!(files.delete_expired(when(end + retention)).unwrap(), 1);
 }
