@@ -73,7 +73,7 @@ fn price(
     at: u64,
 ) -> Result<RequestQuote, ApiError> {
     let first = chosen.entries.first().and_then(|entry| x.config.offers.get(entry.offer));
-    let offer = first.ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
+    let offer = first.ok_or_else(|| chosen.unavailable_error())?;
     let settings = &x.config.settings;
     let output_tokens = chosen.expected_output_tokens(&x.config, ask, x.app.clock.steady_now());
     let usage = TokenUsage { output: output_tokens, ..ask.estimate_unreported_usage(0) };

@@ -369,7 +369,7 @@ impl FailoverRun<'_, '_> {
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_permit_limited() {
                 true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
-                false => ApiError::new(ErrorCode::Unavailable),
+                false => self.candidates.unavailable_error(),
             };
             refusal.with_detail("attempts", course.attempt_details(name)).with_retry_after(retry_after)
         });

@@ -15,8 +15,8 @@ use penstock_core::{
 };
 use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
-    BATCH, Flavor, MAX_EXPLORATION_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey, split_flavor,
-    stable_hash,
+    BALANCED, BATCH, Flavor, MAX_EXPLORATION_PROMPT_TOKENS, PlannedOffer, RequestSession, SessionKey,
+    split_flavor, stable_hash,
 };
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub struct CandidateSet {
     preset: Option<Box<str>>,
     /// Session of the request; `None` if offers are chosen without regard to sessions.
     pub session: Option<RequestSession>,
+    /// True if the client chose a flavor other than `:balanced`.
+    is_narrow_flavor: bool,
 }
 
 /// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
@@ -123,12 +125,13 @@ struct AbleOffer<'l> {
 }
 
 impl CandidateSet {
-    /// Creates a set without candidates. `line` is true for a batch line.
+    /// Creates a set without candidates. `line` is true for a batch line, `given` if the client chose the flavor.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
         flavor: &'static dyn Flavor,
         line: bool,
+        given: bool,
     ) -> Self {
         Self {
             entries: Vec::new(),
@@ -144,6 +147,7 @@ impl CandidateSet {
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
             session: None,
+            is_narrow_flavor: flavor != BALANCED && given,
             model,
         }
     }
@@ -280,7 +284,7 @@ impl CandidateSet {
             }
         }
         if able.is_empty() {
-            return Err(lacks.unwrap_or_else(|| ApiError::new(ErrorCode::Unavailable).with_retry_after(5)));
+            return Err(lacks.unwrap_or_else(|| self.unavailable_error().with_retry_after(5)));
         }
         if let Some(filters) = &ask.filters {
             self.apply_filters(filters, &mut able, moment)?;
@@ -306,6 +310,16 @@ impl CandidateSet {
         let mut allowed = facts.iter().map(|facts| filters.allows_all(facts));
         able.retain(|_| allowed.next().unwrap_or(false));
         Ok(())
+    }
+
+    /// Returns the refusal for the case that no provider can answer now.
+    pub fn unavailable_error(&self) -> ApiError {
+        let refusal = ApiError::new(ErrorCode::Unavailable);
+        if !self.is_narrow_flavor {
+            return refusal;
+        }
+        let sentence = format!("{} The flavor :balanced widens the choice.", refusal.message);
+        ApiError::with_message(ErrorCode::Unavailable, sentence)
     }
 
     /// Returns the value of `model` in the response: the requested name, or the fallback that answered.

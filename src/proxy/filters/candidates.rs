@@ -55,13 +55,14 @@ pub(super) async fn select_candidates(
     let (name, flavor) = split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let line = x.work == WorkClass::BatchLine;
+    let given = flavor.is_some();
     let flavor = flavor.unwrap_or_else(|| match ask.preset.as_deref() {
         _ if line => BATCH,
         Some("non_reasoning") if live.settings.compatibility.preset_flavor => SPEED,
         _ => default_flavor(ask.kind),
     });
     x.record.flavor = Some(flavor.name());
-    let mut selection = CandidateSet::new(model.clone(), ask, flavor, line);
+    let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
     if model.model.affinity && !line {
         selection.session = request_session(&x.principal.account.id, ask, x.caller.header_fields());
     }
@@ -95,7 +96,7 @@ pub(super) async fn select_candidates(
         }
     }
     if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| ApiError::new(ErrorCode::Unavailable).with_retry_after(5)));
+        return Err(refusal.unwrap_or_else(|| selection.unavailable_error().with_retry_after(5)));
     }
     Ok(Some(selection))
 }
