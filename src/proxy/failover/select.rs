@@ -19,8 +19,7 @@ use penstock_routing::{
     split_flavor, stable_hash,
 };
 use penstock_tokens::TokenCount;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Assumed number of bytes per token of a prompt, used only to choose among offers.
 const BYTES_PER_TOKEN: usize = 4;
