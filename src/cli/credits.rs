@@ -43,7 +43,7 @@ enum CreditsCommand {
     /// Recomputes every balance from the first entry on, and names the first incorrect entry
     ///
     /// Checks the hash chain, the double entry, every balance, and the second copy. Ends with 1 if a check fails.
-    /// Nothing is changed without `--repair`.
+    /// Without `--repair` the command changes nothing.
     Verify {
         /// If a check fails, write to the second copy what it lacks and verify again; requires that no gateway runs
         #[arg(long)]

@@ -96,7 +96,7 @@ mod tests {
         std::fs::write(&path, "1234").unwrap();
         assert_eq!(read_text_file(&path, 4).unwrap(), "1234");
         assert!(read_text_file(&path, 3).unwrap_err().contains("at most 3 bytes"));
-        // Its size is reported as 0.
+        // Files of procfs report a size of 0.
         assert!(read_regular_file(Path::new("/proc/self/status"), 10).unwrap_err().contains("too large"));
         std::fs::write(&path, [0xff]).unwrap();
         assert_eq!(read_text_file(&path, 4).unwrap_err(), "it is not UTF-8 text");

@@ -7,7 +7,7 @@
 //! - after `fleet.lease` without a beat it is evicted: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves from its leases until then.
 //!
-//! When a process has ended, the next process that uses its folder continues its membership. So its leases and its
+//! After the end of a process, the next one that uses its folder continues its membership. So its leases and its
 //! ledger chain are available at once.
 
 mod clock_check;

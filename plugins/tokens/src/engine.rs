@@ -11,7 +11,7 @@
 //! | TGI | `/chat_tokenize` | – | `/tokenize`, for documents only |
 //! | TEI | – | – | `/tokenize` |
 //!
-//! Where the table has a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text; not to TGI,
+//! For a dash in the table, the prompt can be rendered with [`crate::render_prompt`] and sent as text; not to TGI,
 //! which adds the special tokens of the prompt again.
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ fn operations_that_the_next_process_lost_do_not_count_as_written() {
     assert!(record("r1", true));
     assert!(!record("r2", false), "the next process has ended");
     let sent_before = calls.load(Ordering::Acquire);
-    // Nothing is sent after a loss, so that the next process never has an end without its reserve.
+    // After a loss no further operation is sent, so that the next process never has an end without its reserve.
     assert!(!record("r3", true));
     assert_eq!(calls.load(Ordering::Acquire), sent_before);
     assert!(ledger.is_failing());

@@ -78,7 +78,7 @@ pub(super) async fn stream_created_response(
     permit: BackgroundStreamPermit,
     queued: Vec<u8>,
 ) -> WriteOutcome {
-    // What the request includes is in the stored response.
+    // The stored response already has the parts that its request asked for.
     let watch = StreamWatch::new(x, id, permit, IncludedParts::default());
     send_events(x, id, watch, (ResponseReplay::new(None), queued)).await
 }
