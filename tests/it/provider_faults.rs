@@ -102,6 +102,6 @@ async fn a_call_of_a_responses_client_is_named_by_its_item() {
         {"type": "function_call_output", "call_id": "c", "output": "7"}]});
     let answer = running.client.post("/v1/responses", &ask).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
-    assert!(answer.text().contains("input: the arguments"), "{}", answer.text());
+    assert!(answer.text().contains("input[1].arguments: the arguments"), "{}", answer.text());
     assert!(!answer.text().contains("messages["), "{}", answer.text());
 }
