@@ -250,7 +250,7 @@ pub(super) fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), 
     Ok((field, wallet, amount))
 }
 
-/// Returns the member of requests and audit entries for an amount of a wallet.
+/// Returns the name of the JSON member for an amount of a wallet: `credits` or `kwh`.
 pub(super) const fn amount_member_name(wallet: Wallet) -> &'static str {
     match wallet {
         Wallet::Credits => "credits",
@@ -263,6 +263,7 @@ pub(super) fn format_amount(wallet: Wallet, amount: i64) -> String {
     format::to_decimal(wallet, amount).to_string()
 }
 
+/// Returns a random id of 128 bits, hexadecimal.
 pub(super) fn random_id() -> String {
     let bits: u128 = rand::random();
     format!("{bits:032x}")

@@ -273,6 +273,7 @@ async fn statement(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Res
     Ok(LedgerReply::Json(200, statement_json(&found)))
 }
 
+/// Runs work on a thread for blocking work; an error of the report becomes an internal error.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ReportError> + Send + 'static,
 ) -> Result<T, ApiError> {

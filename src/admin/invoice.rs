@@ -247,7 +247,7 @@ fn line_json((unit, sums): (&InvoiceUnit, &InvoiceSums), is_correction: bool) ->
     row
 }
 
-/// Returns the line of a correction of a charge that the invoice with this number has.
+/// Returns the invoice line of a correction as JSON; `invoice` is the number of the invoice that it corrects.
 pub(super) fn correction_json(one: &CorrectionLine, invoice: Option<&str>) -> Value {
     let mut row = line_json((&one.unit, &one.sums), true);
     let members = [
@@ -261,7 +261,7 @@ pub(super) fn correction_json(one: &CorrectionLine, invoice: Option<&str>) -> Va
     Value::Object(row)
 }
 
-/// Returns the issued invoice with the charges of a day. ISO 8601 days are in the order of their texts.
+/// Returns the issued invoice whose period includes a day. ISO 8601 days compare as texts.
 pub(super) fn invoice_of_day<'i>(issued: &'i [InvoiceRecord], day: &str) -> Option<&'i InvoiceRecord> {
     issued.iter().find(|invoice| (invoice.from.as_str()..=invoice.to.as_str()).contains(&day))
 }

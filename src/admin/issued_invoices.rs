@@ -51,6 +51,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || response_schema(&invoice::INVOICE_MEMBERS)),
 ];
 
+/// Runs work on a thread for blocking work; a panic becomes an internal error.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -117,7 +118,7 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     Err(changed_meanwhile())
 }
 
-/// Returns the refusal if another document of the account was issued during each try.
+/// Returns the error 409 for a document that was not issued, because another one was issued during each try.
 pub(super) fn changed_meanwhile() -> ApiError {
     let message = "Another document of this account was issued at the same time; try again.";
     ApiError::with_message(ErrorCode::Conflict, message)
@@ -242,6 +243,7 @@ pub(super) fn read_issued(
     found.map(|record| read_document(app, &record)).transpose()
 }
 
+/// Returns the stored JSON document of an issued invoice.
 pub(super) fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiError> {
     let document = app.stores.invoices.document(record).map_err(store_error_response)?;
     serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))

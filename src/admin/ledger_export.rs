@@ -19,7 +19,7 @@ const QUERY: [&str; 4] = ["account", "from", "to", "after"];
 /// Members of an entry that are amounts in the smallest unit of its wallet.
 const AMOUNTS: [&str; 5] = ["amount", "held", "was", "charged", "granted"];
 
-/// Routes of the export.
+/// Routes of the ledger export.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/ledger/entries",
     "listLedgerEntries",

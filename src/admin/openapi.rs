@@ -154,6 +154,7 @@ pub(super) fn page_schema(item: Value) -> Value {
     } })
 }
 
+/// Returns a reference to a schema of the document's components.
 pub(super) fn schema_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
@@ -179,6 +180,7 @@ pub(super) fn response_schema(members: &[&str]) -> Value {
 /// Members of an account in responses, including those that the gateway adds.
 pub(super) const ACCOUNT_MEMBERS: [&str; 8] =
     ["id", "name", "created", "state", "limits", "version", "now", "warnings"];
+/// Members of a key in responses, including those that the gateway adds.
 pub(super) const KEY_MEMBERS: [&str; 16] = [
     "id",
     "name",

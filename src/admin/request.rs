@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Default and maximum number of rows on a page.
 pub const PAGE_ROWS: usize = 1_000;
 
-/// An admin request.
+/// Admin request: the id in its path, query, body, caller and time.
 #[derive(Clone, Debug, Default)]
 pub struct AdminRequest {
     /// Segment that the path has for `{id}`, decoded; empty for a route without an id.

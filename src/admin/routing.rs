@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::future::ready;
 use std::time::Duration;
 
-/// Query parameters of the explanation.
+/// Query parameters of the request that explains routing.
 pub const QUERY_PARAMETERS: [&str; 10] = [
     "model",
     "flavor",

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// last change are compared too.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
-/// Starts the watcher; it runs until the stop signal.
+/// Starts the task that watches the files of secrets and certificates until the stop signal.
 pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (app, source, mut stop) = (app.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {

@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum time for which an upgrade waits for admin requests in flight. Batches are stopped meanwhile.
 const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Running gateway.
+/// Running gateway: its shared state, bound addresses and stop signal.
 pub struct RunningGateway {
     /// State that all parts of the gateway share.
     pub app: Arc<AppState>,

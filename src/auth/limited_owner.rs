@@ -44,6 +44,7 @@ impl LimitSubject {
         }
     }
 
+    /// Returns `key/` or `account/` with the id.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Key(principal) => format!("key/{}", principal.public_id),
@@ -51,6 +52,7 @@ impl LimitSubject {
         }
     }
 
+    /// Returns the owner by which the store identifies the spending.
     pub(super) fn spend_owner(&self) -> SpendOwner {
         match self {
             Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),

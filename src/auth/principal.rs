@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
-/// Permissions of a key at the start of the exchange.
+/// Key with its account and permissions, as they are at the start of an exchange.
 #[derive(Debug)]
 pub struct Principal {
     /// Public id, for records.

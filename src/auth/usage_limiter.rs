@@ -13,6 +13,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct UsageLimiter(pub(crate) Mutex<LimiterState>);
 
+/// Limits of a key or account, their usage, and the spending in the store.
 #[derive(Debug, Default)]
 pub(crate) struct LimiterState {
     pub(crate) limits: UsageLimits,

@@ -10,7 +10,7 @@ use penstock_storage::files::{FileRecord, FileStore};
 use serde::Deserialize;
 use std::collections::HashSet;
 
-/// Stores and file contents that a batch refers to.
+/// Stores and file contents against which a batch is verified.
 pub(super) struct BatchReferences<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,

@@ -30,6 +30,7 @@ impl<W: Write> DigestWriter<W> {
         Self { inner, digest: Sha256::new(), bytes: 0 }
     }
 
+    /// Returns the inner writer, with the size and the SHA-256 of the written bytes.
     pub fn finish(self) -> (W, FileDigest) {
         let sum = FileDigest { bytes: self.bytes, sha256: hex::encode(&self.digest.finalize()) };
         (self.inner, sum)

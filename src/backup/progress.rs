@@ -40,7 +40,7 @@ enum ProgressForm {
     Lines,
 }
 
-/// Progress of one command; shared by reference with all functions that report to it.
+/// Progress display of one command; shared by reference with all functions that report to it.
 pub struct Progress(Option<RefCell<ProgressDisplay>>);
 
 struct ProgressDisplay {
@@ -62,13 +62,13 @@ struct ProgressStage {
 }
 
 impl Progress {
-    /// Returns a progress that shows nothing.
+    /// Returns a progress display that shows nothing.
     #[must_use]
     pub const fn hidden() -> Self {
         Self(None)
     }
 
-    /// Progress on standard error: a bar on a terminal, lines elsewhere.
+    /// Returns a progress display on standard error: a bar on a terminal, lines elsewhere.
     #[must_use]
     pub fn on_stderr() -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

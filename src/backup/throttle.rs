@@ -89,7 +89,7 @@ impl<'a> Throttle<'a> {
     }
 }
 
-/// Writer that counts its bytes at a throttle.
+/// Writer that counts its bytes at a throttle, which limits their rate.
 pub struct ThrottledWriter<'a, 'b, W> {
     pub inner: W,
     pub throttle: &'a mut Throttle<'b>,

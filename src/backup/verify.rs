@@ -51,6 +51,7 @@ impl VerifyReport {
         self.problems.is_empty()
     }
 
+    /// Adds a problem to the report; beyond the first hundred, only counts it.
     pub(super) fn add_finding(&mut self, problem: impl Into<String>) {
         if self.problems.len() < MAX_FINDINGS {
             self.problems.push(problem.into());

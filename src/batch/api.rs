@@ -101,6 +101,7 @@ impl BatchManager {
         Ok(Arc::new(record))
     }
 
+    /// Returns an error if no batch can be stored: the disk is full, store or ledger fail, or the gateway stops.
     pub(super) fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
         // A process that hands over its store still creates batches; the next process runs them.
         let shut = context.lifecycle.is_draining() && !context.lifecycle.is_handed_over();

@@ -29,7 +29,7 @@ const RESPONSES_PATH: &str = "/v1/responses";
 /// Longest id of a response, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
-/// Changes of the record of a response that this process runs.
+/// Receiver of each committed record of a background response that this process runs.
 pub type ResponseWatcher = watch::Receiver<Arc<BatchRecord>>;
 
 /// Background response to create.

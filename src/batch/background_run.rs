@@ -307,6 +307,7 @@ impl ResponseRun {
     }
 }
 
+/// Returns the end of a response that failed.
 pub(super) const fn failed_response(failure: ResponseFailure<'static>) -> ResponseEnd {
     ResponseEnd::Unanswered(BackgroundResponseState::Failed(failure))
 }

@@ -54,7 +54,7 @@ pub(super) enum Takeover {
     Forced,
 }
 
-/// Time at which this member last read that it holds its claims.
+/// State of the claim checks: time of the last one, wake-up of the search for batches, and logged failures.
 #[derive(Debug, Default)]
 pub(super) struct ClaimCheckState {
     checked: Mutex<Option<Instant>>,
@@ -67,7 +67,8 @@ pub(super) struct ClaimCheckState {
 }
 
 impl ClaimCheckState {
-    /// Returns true for the first call with this id.
+    /// Records a damaged slice as logged. Returns true for the first call with an id, for at most
+    /// [`MAX_LOGGED_SLICES`] ids.
     pub(super) fn add_damaged_slice(&self, id: &str) -> bool {
         let mut logged = self.damaged_slices.lock();
         logged.len() < MAX_LOGGED_SLICES && logged.insert(id.to_owned())

@@ -204,6 +204,7 @@ impl BatchRunner {
         }
     }
 
+    /// Commits ends of reserves, rows and counters together with the batch record and its line bitmap.
     pub(super) fn commit_rows(
         &mut self,
         ends: Vec<HoldEnd>,

@@ -1,4 +1,4 @@
-//! Handles of the process that batches work with, and the executor of their lines.
+//! State of the process that batches use, and the executor of their lines.
 
 use super::BatchManager;
 use crate::auth::key_cache::KeyCache;
@@ -34,7 +34,7 @@ pub struct LineRequest {
     pub class: LineClass,
 }
 
-/// Class of a request without a socket, which selects limits and prices.
+/// Origin of a request without a client connection; it selects limits and prices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineClass {
     /// Line of a batch, at the price of batches.
@@ -43,7 +43,7 @@ pub enum LineClass {
     Background(AnswerIdentity),
 }
 
-/// Identity of an answer that was announced to its client before the request runs.
+/// Id and creation time of an answer, sent to the client before the request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerIdentity {
     /// Unique part of its ids.
@@ -85,14 +85,14 @@ pub enum LineDisposition {
     Cancelled,
 }
 
-/// Executes lines of batches as requests.
+/// Executor of batch lines as requests.
 #[async_trait]
 pub trait LineExecutor: Send + Sync {
     /// Executes a line. Waits for a permit of a provider for as long as that takes.
     async fn execute(&self, line: LineRequest) -> LineResponse;
 }
 
-/// Handles of the process that batches work with.
+/// State of the process that batches use: configuration, ledger, caches and stores.
 pub struct BatchContext {
     /// Configuration snapshot in use.
     pub current_config: Arc<ArcSwap<ConfigSnapshot>>,
@@ -124,7 +124,7 @@ impl BatchContext {
         self.current_config.load_full()
     }
 
-    /// Returns the limits of stored responses.
+    /// Returns the limits of stored responses: their settings, and the disk space to leave free.
     #[must_use]
     pub fn response_limits(&self) -> ResponseLimits {
         let live = self.config_snapshot();

@@ -23,6 +23,7 @@ pub fn input_not_found() -> ApiError {
     ApiError::with_message(ErrorCode::NotFound, message).with_param("input_file_id")
 }
 
+/// Returns the error 429 for an account that has the maximum number of open batches.
 pub(super) fn too_many_batches(most: usize) -> ApiError {
     let message = format!(
         "The limit of {most} batches of this account at the same time is reached; wait for one to end."
@@ -38,6 +39,7 @@ pub(super) fn batches_not_writable() -> ApiError {
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
 
+/// Returns the error 429 for an account that has the maximum number of unfinished background responses.
 pub(super) fn too_many_responses(most: usize) -> ApiError {
     let message = format!(
         "background: the limit of {most} unfinished background responses of this account is reached; wait for one to end."

@@ -43,7 +43,7 @@ impl MemoryBudget {
     }
 }
 
-/// Number of batches with a share, by account.
+/// Division of the batch memory: the number of batches with a share, by account.
 #[derive(Default)]
 pub(super) struct MemoryBudgets(Mutex<HashMap<Box<str>, usize>>);
 

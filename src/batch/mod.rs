@@ -113,7 +113,7 @@ struct RunningBatch {
     retry_load: Arc<RetryLoad>,
 }
 
-/// All batches of the gateway.
+/// Manager of all batches and background responses of the gateway.
 pub struct BatchManager {
     store: BatchStore,
     backend: Arc<dyn Store>,
@@ -143,7 +143,7 @@ pub struct BatchManager {
 }
 
 impl BatchManager {
-    /// Returns the batches of a store that the members of `fleet` share; none runs yet.
+    /// Creates a manager of the batches in a store that the members of `fleet` share; no batch runs yet.
     #[must_use]
     pub fn new(backend: Arc<dyn Store>, fleet: Arc<FleetMember>) -> Self {
         Self {
@@ -232,8 +232,8 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Stops: no line starts, lines in flight get a grace period, and finished results are committed. Returns false
-    /// if some batches did not stop.
+    /// Stops all batches: no line starts, lines in flight get a grace period, and finished results are committed.
+    /// Returns false if some batches did not stop.
     pub async fn close(&self) -> bool {
         self.resumed.store(false, Ordering::Release);
         self.stop.send_replace(true);

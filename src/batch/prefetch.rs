@@ -32,6 +32,7 @@ impl BatchRunner {
         }
     }
 
+    /// Reads the next input lines, unless enough are prefetched or too many wait for a retry.
     pub(super) fn prefetch(&mut self) {
         let enough = self.prefetched.lines.len() >= MIN_PREFETCHED
             || self.prefetched.bytes >= self.budget.prefetch / 2;
@@ -47,6 +48,7 @@ impl BatchRunner {
         });
     }
 
+    /// Handles the opened files: continues from their results with the first lines.
     pub(super) fn on_files_opened(&mut self, opened: OpenedBatch) {
         self.disk.reading = false;
         let OpenedBatch { mut input, first_lines: first, input_record: file, results } = opened;
@@ -82,6 +84,7 @@ impl BatchRunner {
         self.add_prefetched(first);
     }
 
+    /// Sets the finished lines and the output file to those of the opened results.
     pub(super) fn set_opened_results(&mut self, results: OpenedResults) {
         self.completed = results.done;
         if let Some((output, record)) = results.output {
@@ -95,6 +98,7 @@ impl BatchRunner {
         self.prefetched.lines.extend(lines);
     }
 
+    /// Handles a failure to open or read files: ends the batch, or pauses disk access if the error may be temporary.
     pub(super) fn on_open_failed(&mut self, kind: ErrorKind) {
         self.disk.reading = false;
         match kind {

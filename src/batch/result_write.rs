@@ -112,7 +112,7 @@ fn append_group(
     Ok((Some(output), results))
 }
 
-/// Returns the rows of the output file; for a new file also its index rows.
+/// Returns the store rows of the output file's record; for a new file also its index rows.
 pub(super) fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
     if !fresh {
         let row = FileStore::record_row(results);

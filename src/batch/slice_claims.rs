@@ -1,8 +1,8 @@
 //! Claims of slices: each live member of a fleet runs one slice of a batch after the other, under a claim of its own.
 //!
 //! A member takes a further slice of a batch once all lines of its present ones have started, so a batch in slices gets
-//! no more turns of a gateway than any other batch, and no gateway waits for the last lines of a slice. As in a batch
-//! that is not divided, no line and no slice starts while too many lines of the batch wait for a retry.
+//! no larger share of a gateway than any other batch, and no gateway waits for the last lines of a slice. As in a
+//! batch that is not divided, no line and no slice starts while too many lines of the batch wait for a retry.
 
 use super::claims::{ClaimedBatch, HeldClaim, Takeover};
 use super::retry_queue::RetryLoad;

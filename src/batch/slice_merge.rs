@@ -27,7 +27,7 @@ const MAX_SEGMENTS: usize = 10;
 /// Maximum number of reads in a row that may find a segment missing or damaged. A file server may show a new file late.
 const MAX_ATTEMPTS: u32 = 6;
 
-/// State of a batch in slices.
+/// Progress of merging the results of a batch's slices into its output file.
 #[derive(Default)]
 pub(super) struct SliceMerge {
     /// True once the bitmap and the output file were opened.
@@ -56,7 +56,7 @@ impl SliceMerge {
     }
 }
 
-/// Segments of a batch, and the state of its slices.
+/// Result of one read: the next segments of a batch with their contents, and the state of its slices.
 pub(super) struct SliceSnapshot {
     opened: Option<OpenedResults>,
     slices: Vec<BatchSlice>,

@@ -11,14 +11,14 @@ use penstock_storage::ledger::RowWrite;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// Segment and the record of its file.
+/// Segment of a slice's results, and the record of the file that contains it.
 pub(super) struct StoredSliceResult {
     pub(super) segment: ResultSegment,
     /// Record of the file; `None` if it does not exist any more.
     pub(super) file: Option<FileRecord>,
 }
 
-/// Description of the file of a segment.
+/// Owner, name, URL and creation time of the file to which a segment is written.
 pub(super) struct SliceResultFile<'a> {
     pub(super) owner: FileOwner<'a>,
     pub(super) name: String,
@@ -104,7 +104,7 @@ fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {
     sum
 }
 
-/// Returns the stored reason for the end of a slice.
+/// Converts the reason for the end of a batch to the reason that its slices store.
 pub(super) const fn slice_end(why: EndReason) -> SliceEnd {
     match why {
         EndReason::Cancelled => SliceEnd::Cancelled,

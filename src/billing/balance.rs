@@ -63,6 +63,7 @@ impl AccountBalance {
         add_saturating(&wallet_balance.available, amount);
     }
 
+    /// Returns the amount that no request holds.
     pub(super) fn available(&self, wallet: Wallet) -> i64 {
         self.wallet_balance(wallet).available.load(Ordering::Acquire)
     }

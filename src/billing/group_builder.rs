@@ -72,6 +72,7 @@ pub(super) struct GroupBuilder {
 }
 
 impl GroupBuilder {
+    /// Adds the change that an entry makes to the pools of its account.
     pub(super) fn add_pool_change(&mut self, account: &str, kind: &EntryKind) {
         self.pools.add_entry(account, kind);
     }

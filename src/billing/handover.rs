@@ -21,7 +21,7 @@ use tracing::Level;
 /// Maximum number of actions per message.
 const MAX_ACTIONS: usize = 1_024;
 
-/// Charge, as the counters of budgets need it.
+/// Data of a charge that the counters of budgets need.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ChargeEvent {
     /// Public ID of the key.

@@ -46,7 +46,7 @@ impl Hold {
         Self { ledger, balance, request, key, wallet, amount, exposed, ended: false }
     }
 
-    /// Queues the reservation for the ledger.
+    /// Adds the reservation to the write queue of the ledger.
     pub(super) fn record_reservation(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
         let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
@@ -161,6 +161,7 @@ impl HoldEnd {
         Some((self.hold.balance.clone(), self.hold.wallet, charge.amount))
     }
 
+    /// Converts the end to the ledger action that records it.
     pub(super) fn into_action(self) -> LedgerAction {
         let Self { mut hold, kind: how } = self;
         match how {

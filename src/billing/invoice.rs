@@ -67,7 +67,7 @@ fn subtract_from<K: Ord + Borrow<str>>(
     }
 }
 
-/// Unit of a line: the model, its location and its prices.
+/// Key of an invoice line: the model, its location and its prices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InvoiceUnit {
     /// Catalogue id of the model; empty for corrections of unknown charges.

@@ -236,7 +236,7 @@ impl Leases {
         wanted.into_iter().map(|(pool, _)| pool.name()).collect()
     }
 
-    /// Returns the number of draws that requests have waited for since the start.
+    /// Returns the number of draws since the start for which a request had to wait.
     #[must_use]
     pub fn total_request_draws(&self) -> u64 {
         self.dry_draws.load(Ordering::Relaxed)
@@ -254,8 +254,8 @@ impl Ledger {
         }
     }
 
-    /// Excludes what was charged until now from the spending to which leases are sized: charges of the previous process
-    /// that are replayed at the start are not the spending of a second.
+    /// Excludes all charges until now from the spending rate that determines the size of leases. Charges that are
+    /// replayed at the start are not the spending of one second.
     pub(super) fn exclude_past_spending(&self) {
         let Some(leases) = &self.leases else { return };
         for (pool, state) in leases.pools.lock().iter_mut() {

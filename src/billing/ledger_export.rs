@@ -53,6 +53,7 @@ pub fn entries_of_period(
     read_page(store, range, account, after, LIMITS)
 }
 
+/// Reads a page as [`entries_of_period`] does, with other limits.
 pub(super) fn read_page(
     store: &LedgerStore,
     range: UsageRange,

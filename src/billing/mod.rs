@@ -78,7 +78,7 @@ use std::time::Duration;
 use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
 use write_queue::WriteQueue;
 
-/// Returns the name under which the ledger finds the correction of an entry.
+/// Returns the unique name of the entry that corrects entry number `of`, by which the ledger finds it.
 pub fn correction_name(of: u64) -> String {
     format!("corrected {of}")
 }
@@ -340,7 +340,7 @@ impl Ledger {
         waited.await.ok().and_then(Result::ok).unwrap_or(Err(AdjustmentError::OutcomeUnknown))
     }
 
-    /// Writes the queue and stops the writer. Blocks.
+    /// Writes all queued operations and stops the writer. Blocks.
     pub fn close(&self) {
         self.queue.close();
         self.join_threads();

@@ -43,6 +43,7 @@ pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry
     Ok(None)
 }
 
+/// Parses a line of the ledger without verifying its hash.
 pub(super) fn parse_entry(line: &[u8]) -> Result<LedgerEntry, ReportError> {
     let unreadable =
         |_| ReportError("An entry of the ledger cannot be read; `penstock credits verify` names it.".into());

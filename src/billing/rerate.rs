@@ -137,6 +137,7 @@ fn parse_tariff(terms: &Value) -> Result<(Tariff, Decimal), ReportError> {
     Ok((tariff, price("eur_per_credit").ok_or_else(unreadable)?))
 }
 
+/// Reads pricing terms from the ledger as a JSON object.
 pub(super) fn load_terms(store: &LedgerStore, id: &str) -> Result<Value, ReportError> {
     serde_json::from_str(&load_terms_text(store, id)?).map_err(|_| missing_terms(id))
 }
@@ -145,6 +146,7 @@ fn missing_terms(id: &str) -> ReportError {
     ReportError(format!("The terms {id} that a charge refers to are not in the ledger."))
 }
 
+/// Reads the JSON text of pricing terms from the ledger.
 pub(super) fn load_terms_text(store: &LedgerStore, id: &str) -> Result<Arc<str>, ReportError> {
     let missing = || missing_terms(id);
     let number = store.entry_number_by_name(&format!("terms {id}"))?.ok_or_else(missing)?;

@@ -15,7 +15,7 @@ pub fn to_eur_units(eur: Decimal) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-/// Returns the billed work, as far as it can be counted.
+/// Converts the work of a request to the quantity that is billed; unknown work is billed as no tokens.
 pub fn billed_work(done: &WorkDone) -> BilledWork {
     match done {
         WorkDone::Tokens(usage) => BilledWork::Tokens(*usage),

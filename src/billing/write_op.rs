@@ -113,6 +113,7 @@ impl WriteOp {
 }
 
 impl LedgerAction {
+    /// Returns the approximate size by the kind of the entry, in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         match self.act {
             EntryKind::Settle { .. } => 800,

@@ -228,6 +228,7 @@ impl WriteQueue {
         !state.closing
     }
 
+    /// Closes the queue: the writer writes the remaining operations and ends.
     pub(super) fn close(&self) {
         self.state.lock().closing = true;
         self.wake.notify_all();
@@ -262,7 +263,7 @@ impl WriteQueue {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// Returns the duration of the current write.
+    /// Returns the time since the start of the current write; zero if there is none.
     pub(super) fn busy_duration(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
@@ -284,7 +285,7 @@ impl WriteQueue {
         self.health.store(health as u8, Ordering::Release);
     }
 
-    /// Removes the bytes and the exposed amount of operations that no longer wait.
+    /// Subtracts the bytes and the exposed amount of operations that no longer wait from the totals of the queue.
     pub(super) fn release(&self, bytes: u64, exposed: i64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.add_exposed(-exposed);
@@ -314,6 +315,7 @@ impl WriteQueue {
         *self.written.borrow()
     }
 
+    /// Waits until the operation `ticket` is on the disk; meanwhile the writer collects for a shorter time.
     pub(super) async fn wait_until_written(&self, ticket: u64) {
         self.shorten_window();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
@@ -337,18 +339,22 @@ impl WriteQueue {
         self.written.send_modify(|_| {});
     }
 
+    /// Changes the exposed amount by `change`, in 1e-8 EUR.
     pub(super) fn add_exposed(&self, change: i64) {
         self.exposed.fetch_add(change, Ordering::AcqRel);
     }
 
+    /// Returns the amount of open reservations and unwritten charges, which a crash could lose, in 1e-8 EUR.
     pub(super) fn exposed_amount(&self) -> i64 {
         self.exposed.load(Ordering::Acquire)
     }
 
+    /// Returns the approximate size of all operations that are not on the disk, in bytes.
     pub(super) fn unwritten_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the last write failed, or if this process may not write any more.
     pub(super) fn is_failing(&self) -> bool {
         self.health.load(Ordering::Acquire) != WriteHealth::Writing as u8
     }
@@ -358,14 +364,17 @@ impl WriteQueue {
         self.health.load(Ordering::Acquire) == WriteHealth::Fenced as u8
     }
 
+    /// Returns true if the replica matches the store.
     pub(super) fn is_replica_current(&self) -> bool {
         !self.replica_behind.load(Ordering::Acquire)
     }
 
+    /// Returns the number of open reservations after the last commit.
     pub(super) fn open_hold_count(&self) -> u64 {
         self.open.load(Ordering::Acquire)
     }
 
+    /// Returns the number of ledger entries after the last commit.
     pub(super) fn entry_count(&self) -> u64 {
         self.entries.load(Ordering::Acquire)
     }

@@ -72,7 +72,7 @@ enum AccountsCommand {
     },
 }
 
-/// Runs the command.
+/// Runs `penstock accounts`.
 pub fn run(accounts: AccountsArgs) -> Result<(), String> {
     let backend = AdminBackend::connect(&gateway_access(&accounts.reached.source()?)?)?;
     match accounts.command {

@@ -26,7 +26,7 @@ pub struct AuditArgs {
     verify: bool,
 }
 
-/// Runs the command.
+/// Runs `penstock audit`.
 pub fn run(audit: &AuditArgs) -> Result<(), String> {
     let backend = AdminBackend::connect(&gateway_access(&audit.reached.source()?)?)?;
     if audit.verify {

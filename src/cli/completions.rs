@@ -34,7 +34,7 @@ impl From<ShellName> for Shell {
     }
 }
 
-/// Prints the script.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
 /// Returns an error if standard output cannot be written to.

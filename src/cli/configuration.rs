@@ -18,7 +18,7 @@ use std::sync::Arc;
 const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
-/// `penstock run`.
+/// Runs the gateway for `penstock run`.
 pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
     let loaded = load_or_refuse(&source, NOT_STARTED)?;
     // A starting gateway warns about expired certificates itself, so these warnings are dropped here.
@@ -26,13 +26,13 @@ pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
     Ok(startup::run(loaded.settings, reload_source(source))?)
 }
 
-/// `penstock` without a command: the demo.
+/// Runs the demo for `penstock` without a command.
 pub(super) fn run_demo() -> Result<(), CommandError> {
     let loaded = load_or_refuse(&ConfigSource::Demo, NOT_STARTED)?;
     Ok(startup::run_demo(loaded.settings, reload_source(ConfigSource::Demo))?)
 }
 
-/// `penstock check`.
+/// Checks a configuration for `penstock check`.
 pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<(), CommandError> {
     let loaded = load_or_refuse(source, WOULD_NOT_START)?;
     let mut others = check_certificates(&loaded.settings, WOULD_NOT_START)?;
@@ -167,7 +167,7 @@ fn format_warnings(warnings: &[Diagnostic]) -> String {
     warnings.iter().map(|warning| format!("warning: {warning}\n\n")).collect()
 }
 
-/// Returns a summary of a configuration for people.
+/// Returns a summary of a configuration as readable text.
 pub fn settings_summary(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {

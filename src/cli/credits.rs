@@ -111,7 +111,7 @@ struct AmountArgs {
     kwh: Option<String>,
 }
 
-/// Runs the command.
+/// Runs `penstock credits`.
 pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if matches!(credits.command, CreditsCommand::Rebuild) {
         return rebuild(&credits.reached);

@@ -47,7 +47,7 @@ enum FilesCommand {
     },
 }
 
-/// Runs the command.
+/// Runs `penstock files`.
 ///
 /// # Errors
 /// Returns the error message of the gateway, or the reason why neither gateway nor store can be reached.

@@ -132,7 +132,7 @@ fn span(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "This is not a duration: write something like 12h, 7d or 0s.".to_owned())
 }
 
-/// Runs the command.
+/// Runs `penstock keys`.
 pub fn run(keys: KeysArgs) -> Result<(), String> {
     let reach = gateway_access(&keys.reached.source()?)?;
     let backend = AdminBackend::connect(&reach)?;

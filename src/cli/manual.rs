@@ -14,7 +14,7 @@ pub struct ManualArgs {
     to: Option<PathBuf>,
 }
 
-/// Writes the pages, or prints the page of the program.
+/// Writes the manual pages of all commands to a folder, or prints the page of the program.
 ///
 /// # Errors
 /// Returns an error if the folder or standard output cannot be written to.

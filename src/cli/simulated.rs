@@ -51,7 +51,7 @@ fn pause(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "This is not a duration: write something like 0, 120ms or 2s.".to_owned())
 }
 
-/// Runs the command.
+/// Runs `penstock simulate`.
 pub fn run(wanted: SimulateArgs) -> Result<(), String> {
     startup::run_simulator(penstock_simulator::SimulatorOptions {
         name: wanted.name,

@@ -51,7 +51,7 @@ enum StatementFormat {
     Json,
 }
 
-/// Runs the command.
+/// Runs `penstock statement`.
 pub fn run(statement: &StatementArgs) -> Result<(), String> {
     let style = CsvStyle::parse(statement.separator.as_deref(), statement.decimal.as_deref())
         .map_err(|error| format!("--{}.", error.expected()))?;

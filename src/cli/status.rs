@@ -6,7 +6,7 @@ use super::output::{print_stderr, print_stdout};
 use crate::config::ConfigSource;
 use serde_json::Value;
 
-/// `penstock models`.
+/// Prints the models for `penstock models`.
 pub fn print_models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/models")?;
     let rows = response_rows(&answer).iter().map(|model| {
@@ -16,7 +16,7 @@ pub fn print_models(source: &ConfigSource, output: OutputArgs) -> Result<(), Str
     output.print(&listing, || answer.clone())
 }
 
-/// `penstock providers`: one line for each offer, since health and speed belong to an offer.
+/// Prints the providers for `penstock providers`: one line for each offer, which has its own health and speed.
 pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
     // The table shows a provider once, above its offers; CSV repeats the provider in each row.
@@ -43,7 +43,7 @@ pub fn print_providers(source: &ConfigSource, output: OutputArgs) -> Result<(), 
     output.print(&Listing::new(&heading).with_rows(rows), || answer.clone())
 }
 
-/// `penstock reload`.
+/// Makes the running gateway reload its configuration, for `penstock reload`.
 pub fn request_reload(source: &ConfigSource) -> Result<(), String> {
     let client = AdminClient::new(&gateway_access(source)?);
     let client = client.map_err(|failure| String::from(failure) + UNREACHABLE_ADVICE)?;

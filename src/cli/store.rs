@@ -60,7 +60,7 @@ enum StoreCommand {
     },
 }
 
-/// Runs the command.
+/// Runs `penstock store`.
 pub fn run(store: &StoreArgs) -> Result<(), String> {
     let data_paths = store_location(&store.reached)?;
     drop_privileges::become_folder_owner(&data_paths.storage.path)?;

@@ -53,7 +53,7 @@ struct ShowArgs {
     output: OutputArgs,
 }
 
-/// Runs the command.
+/// Runs `penstock usage`.
 pub fn run(usage: &UsageArgs) -> Result<(), String> {
     match &usage.command {
         UsageCommand::Rebuild => rebuild(&usage.reached),

@@ -97,7 +97,7 @@ impl UserArgs {
     }
 }
 
-/// Runs the command.
+/// Runs `penstock users`.
 pub fn run(users: &UsersArgs) -> Result<(), String> {
     let reach = gateway_access(&users.reached.source()?)?;
     let backend = AdminBackend::connect(&reach)?;

@@ -22,7 +22,7 @@ pub const RESPONSE_HEADERS: [(&str, &str); 6] = [
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Answer of the console.
+/// HTTP response of the console.
 #[derive(Debug)]
 pub struct ConsoleAnswer {
     /// HTTP status of the response.

@@ -48,8 +48,8 @@ async fn read_carbon(page: &PageContext<'_>, with_accounts: bool) -> Result<Valu
     page.get("/admin/carbon", &query).await
 }
 
-/// Returns the customer of a report, who issues it, and when, from the settings of invoices. The report of all accounts
-/// has no customer.
+/// Returns the customer, the issuer and the date of a report; the issuer comes from the invoice settings. A report of
+/// all accounts has no customer.
 pub fn report_parties(page: &PageContext<'_>, report: &Value) -> Value {
     let live = page.console.app.config_snapshot();
     let settings = &live.settings.invoice;

@@ -117,7 +117,8 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
     }
 }
 
-/// Returns why the invoice of the period in the request would not be issued, beside the field that it concerns.
+/// Returns the refusal to issue the invoice of the requested period, with the form field that it concerns; `None` if
+/// the invoice can be issued.
 pub fn refuse_issue(request: &ConsoleRequest, invoice: &Value) -> Option<ApiError> {
     let text = |name: &str| invoice.get(name).and_then(Value::as_str).unwrap_or_default();
     let conflict = |message: String| ApiError::with_message(ErrorCode::Conflict, message);

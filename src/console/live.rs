@@ -268,7 +268,7 @@ impl LiveStream {
     }
 }
 
-/// Returns the response head of a stream.
+/// Returns the response head of a stream of live figures.
 pub fn stream_response_head(id: &RequestId) -> ResponseHead {
     super::RESPONSE_HEADERS
         .iter()

@@ -94,7 +94,7 @@ pub struct BackendRequest<'a> {
     pub actor: &'a str,
 }
 
-/// State of one site.
+/// One console site: its state and the handler of its requests.
 pub struct Console {
     app: Arc<AppState>,
     site: &'static ConsoleSite,

@@ -236,6 +236,7 @@ impl ConsoleRequest {
         Err(ApiError::with_message(ErrorCode::InsufficientScope, message))
     }
 
+    /// Creates a request with these `Sec-Fetch-Site`, `Origin` and `Host` headers, for tests.
     #[cfg(test)]
     pub fn with_origin(fetch_site: Option<&str>, origin: Option<&str>, host: &str) -> Self {
         Self {
@@ -246,6 +247,7 @@ impl ConsoleRequest {
         }
     }
 
+    /// Returns the operators' session id from `Cookie` headers, for tests.
     #[cfg(test)]
     pub fn cookie_of(fields: &[&str]) -> Option<String> {
         find_cookie(fields.iter().copied(), "penstock_session")

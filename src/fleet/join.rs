@@ -34,6 +34,7 @@ impl PreviousIncarnation {
 }
 
 impl IdentityFile {
+    /// Opens or creates the file, and reads the previous membership from it.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
         if let Some(folder) = path.parent() {

@@ -20,7 +20,7 @@ pub struct InFlightGuard<'a> {
 }
 
 impl Lifecycle {
-    /// Ends the start: from now on requests are accepted.
+    /// Records that the start is complete: from now on requests are accepted.
     pub fn set_serving(&self) {
         self.serving.store(true, Ordering::Release);
     }

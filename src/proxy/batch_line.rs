@@ -26,6 +26,7 @@ pub struct BatchLineExecutor {
 }
 
 impl BatchLineExecutor {
+    /// Creates an executor that sends batch lines through `proxy`.
     pub(super) const fn new(app: Weak<AppState>, proxy: GatewayProxy) -> Self {
         Self { app, proxy }
     }

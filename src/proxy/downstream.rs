@@ -49,7 +49,7 @@ impl<'a> Downstream<'a> {
 }
 
 impl Downstream<'_> {
-    /// Returns the batch line, or the choice of a request for several choices.
+    /// Returns the batch line, background response or single choice; `None` for any other request.
     #[must_use]
     pub fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
         self.origin.as_ref().and_then(RequestOrigin::batch_line)
@@ -231,7 +231,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Sets if the connection may serve another request after the response.
+    /// Sets whether the connection may serve another request after the response.
     pub fn set_keep_alive(&mut self, keep: bool) {
         self.session.set_keepalive(keep.then_some(0));
     }

@@ -52,6 +52,7 @@ pub struct RequestContext {
 }
 
 impl Gateway {
+    /// Creates the proxy hooks of a process with this state.
     pub(super) const fn new(app: Weak<AppState>) -> Self {
         Self { app }
     }

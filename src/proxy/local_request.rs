@@ -48,6 +48,7 @@ pub struct PlaygroundResponse {
 }
 
 impl PlaygroundRequest {
+    /// Creates a request with the rights of this principal; `cancel` ends it as if its client disconnected.
     pub(super) fn new(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { principal, cancel, response: Mutex::default() })
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use penstock_core::ApiError;
 use std::sync::Arc;
 
-/// Origin of a request.
+/// Origin of a request: a connection, an HTTP/2 stream, a line without a socket, or a console page.
 #[derive(Clone)]
 pub enum RequestOrigin {
     /// Connection over HTTP/1.1 or 1.0.
@@ -67,7 +67,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the batch line, or the choice of a request for several.
+    /// Returns the batch line, background response or single choice; `None` for any other origin.
     #[must_use]
     pub const fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
         match self {

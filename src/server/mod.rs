@@ -66,7 +66,7 @@ impl PublicServer {
         }
     }
 
-    /// Returns the limits on clients, from the settings.
+    /// Returns the configured limits on clients, connections and requests.
     #[must_use]
     pub fn limit_settings(&self) -> LimitSettings {
         self.app.config_snapshot().settings.limits.clone()

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Maximum number of requests that read the store at a time, or hash a password, which takes 19 MiB. Others wait.
 const MAX_STORE_REQUESTS: usize = 8;
 
-/// Counters of the admin requests in flight.
+/// Counter of the admin requests in flight, with the permits for their access to the store.
 pub struct AdminRequests {
     in_flight: Arc<AtomicUsize>,
     store_permits: Arc<Semaphore>,

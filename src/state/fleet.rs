@@ -20,7 +20,7 @@ use tracing::Level;
 /// Minimum age of the last read of changes before they are read between two heartbeats; each heartbeat reads them too.
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
-/// State of the regular work of this gateway as a fleet member.
+/// State of this gateway's regular synchronization with its fleet.
 pub struct FleetSync {
     feed: Mutex<ChangeFeed>,
     exchange: Mutex<LimitSync>,
@@ -59,7 +59,7 @@ fn list_settings(names: &[&str]) -> Option<String> {
 }
 
 impl FleetSync {
-    /// Creates the state of a member's work; `None` without a fleet. The keys have to be loaded after this call.
+    /// Creates the state of a fleet member; `None` without a fleet. The keys have to be loaded after this call.
     ///
     /// # Errors
     /// Returns a sentence for the operator.
@@ -237,7 +237,8 @@ impl AppState {
         })
     }
 
-    /// Returns the reason for which this process can do no more work and has to be restarted, if there is one.
+    /// Returns the failure after which this process cannot continue and has to be restarted; `None` without such a
+    /// failure.
     pub fn restart_reason(&self) -> Option<&'static str> {
         let is_fed = self.fleet_work.as_ref().is_none_or(|work| !work.is_reverted.load(Ordering::Acquire));
         if self.stores.store.health() == StoreHealth::Reverted || !is_fed {

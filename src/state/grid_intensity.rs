@@ -63,7 +63,7 @@ impl GridRecords {
         Self(Mutex::new(records))
     }
 
-    /// Records the intensity of the present hour, and forgets zones without providers.
+    /// Records the intensity of the current hour in the zone of each provider, and removes zones without providers.
     pub fn record(&self, live: &ConfigSnapshot, now: u64) {
         let hour = now / HOUR_SECONDS;
         let mut present = BTreeMap::new();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 
-/// Contents that all gateways of a fleet reach. All calls block.
+/// Store of contents that all gateways of a fleet can access. All calls block.
 #[derive(Clone)]
 pub struct SharedContents {
     store: SharedStore,

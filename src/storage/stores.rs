@@ -29,7 +29,7 @@ pub use database::{
     DatabaseCheck, StoreLocation, check_database, database_options, describe_database, store_location,
 };
 
-/// Open store and its secrets.
+/// Open stores, with the ledger, the pepper and the admin token.
 #[derive(Clone)]
 pub struct Stores {
     /// Store of all rows; the typed stores use it.
@@ -62,7 +62,7 @@ pub struct Stores {
     pub admin_token: Arc<str>,
 }
 
-/// Secret of 32 bytes; its debug output is `***`.
+/// Secret key (32 bytes) of the digests of API keys; its debug output is `***`.
 #[derive(Clone, Copy)]
 pub struct Pepper(pub [u8; 32]);
 

@@ -46,7 +46,7 @@ impl ExchangeOutcome {
     }
 }
 
-/// One attempt, as the log and the error detail `attempts` show it.
+/// Record of one attempt, as the log and the error detail `attempts` show it.
 #[derive(Clone, Debug)]
 pub struct AttemptRecord {
     /// Id of the provider.

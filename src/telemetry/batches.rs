@@ -104,6 +104,7 @@ impl BatchMetrics {
         self.responses_ended.with_label_values(&[state]).inc();
     }
 
+    /// Sets the gauges to these totals.
     pub(super) fn update_gauges(&self, totals: &BatchTotals) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (state, open) in OPEN_STATES.iter().zip(totals.open) {

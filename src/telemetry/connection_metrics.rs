@@ -39,11 +39,13 @@ impl ConnectionMetrics {
         Ok(metrics)
     }
 
+    /// Counts a refused connection by its reason.
     pub(super) fn record_refused(&self, reason: &str) {
         debug_assert!(REASONS.contains(&reason), "{reason}");
         self.connections_refused.with_label_values(&[reason]).inc();
     }
 
+    /// Sets the expiry of the certificate, Unix seconds; `None` removes the value.
     pub(super) fn set_certificate_expiry(&self, expires: Option<i64>) {
         self.certificate.reset();
         if let Some(expires) = expires {

@@ -55,10 +55,12 @@ impl DurabilityMetrics {
         Ok(metrics)
     }
 
+    /// Counts a backup that succeeded (`good`) or failed.
     pub(super) fn count_export(&self, good: bool) {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 
+    /// Sets the gauges of the ledger and the time of the last backup, Unix seconds; 0 if there is none.
     pub(super) fn update_gauges(&self, ledger: &DurabilitySnapshot, last_export: u64) {
         self.ledger.update_gauges(ledger);
         let last = i64::try_from(last_export).unwrap_or(i64::MAX);

@@ -39,6 +39,7 @@ impl FileStoreMetrics {
         })
     }
 
+    /// Sets the gauge and the counters of the bucket; without a bucket, the gauge has no series.
     pub(super) fn update_gauges(&self, snapshot: Option<&FileStoreSnapshot>) {
         self.up.reset();
         let Some(snapshot) = snapshot else { return };

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Number of minutes that are kept.
+/// Number of minutes in the history.
 pub const MINUTES: usize = 60;
 /// Maximum number of pairs of model and provider.
 const MAX_PAIRS: usize = 64;

@@ -222,6 +222,7 @@ impl MetricsRegistry {
         self.encode()
     }
 
+    /// Encodes the current values of all metrics in Prometheus' text format.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(16 * 1024);
         TextEncoder::new().encode(&self.registry.gather(), &mut text).ok();
@@ -283,6 +284,7 @@ thread_local! {
     pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
+/// Registers a metric and returns it.
 pub(super) fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
     registry.register(Box::new(metric.clone()))?;
     #[cfg(test)]
@@ -294,6 +296,7 @@ pub(super) fn register<C: Collector + Clone + 'static>(registry: &Registry, metr
     Ok(metric)
 }
 
+/// Registers a counter with these labels.
 pub(super) fn register_counter(
     r: &Registry,
     name: &str,
@@ -303,6 +306,7 @@ pub(super) fn register_counter(
     register(r, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
+/// Registers a histogram with these labels; `buckets` are the upper bounds.
 pub(super) fn register_histogram(
     r: &Registry,
     name: &str,
@@ -314,6 +318,7 @@ pub(super) fn register_histogram(
     register(r, HistogramVec::new(opts, labels)?)
 }
 
+/// Registers a gauge with these labels.
 pub(super) fn register_gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
     register(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }

@@ -67,14 +67,17 @@ impl OverloadMetrics {
         })
     }
 
+    /// Records the time for which a request waited in a queue.
     pub(super) fn record_wait(&self, queue: &str, waited: Duration) {
         self.waits.with_label_values(&[queue]).observe(waited.as_secs_f64());
     }
 
+    /// Counts a panic.
     pub(super) fn record_panic(&self) {
         self.panics.inc();
     }
 
+    /// Sets the gauges of admission control, and the counters of refusals by reason.
     pub(super) fn update_gauges(
         &self,
         snapshot: &AdmissionSnapshot,

@@ -8,7 +8,7 @@ use penstock_core::WorkDone;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of requests that are kept.
+/// Maximum number of requests in the history.
 pub const MAX_REQUESTS: usize = 1_000;
 
 /// Route of one request.

@@ -116,6 +116,7 @@ impl RequestMetrics {
         }
     }
 
+    /// Counts a request that a limit or a budget refused, by the limit and its owner.
     pub(super) fn count_limited(&self, limit: &str, of: &str) {
         self.limited.with_label_values(&[limit, of]).inc();
     }

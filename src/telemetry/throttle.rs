@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Default interval between two lines.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Throttle of one kind of event.
+/// Throttle for the log lines of one kind of event.
 #[derive(Debug)]
 pub struct ThrottledLog {
     pause: Duration,

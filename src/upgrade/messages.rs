@@ -22,7 +22,7 @@ pub struct SentAction {
     pub counted: bool,
 }
 
-/// Message from the old process.
+/// Message from the old process to the new process of an upgrade.
 #[derive(Serialize, Deserialize)]
 pub enum OldToNew {
     /// Addresses of the listening sockets, whose descriptors follow this message.
@@ -47,7 +47,7 @@ pub enum OldToNew {
     Bye,
 }
 
-/// Message to the old process.
+/// Message from the new process to the old process of an upgrade.
 #[derive(Serialize, Deserialize)]
 pub enum NewToOld {
     /// Notice that the configuration is valid and the sockets are bound, so that only the store is missing.

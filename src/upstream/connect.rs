@@ -167,6 +167,7 @@ impl UpstreamRoute {
         self.peers.read().first().map(|peer| peer.address)
     }
 
+    /// Replaces the resolved addresses, unless they differ only in their order.
     pub(super) fn set_addresses(&self, provider: &Provider, addresses: &[SocketAddr]) {
         // The same addresses in another order change nothing, so that the index still points to the peer that works.
         let known = |peers: &[Arc<ResolvedPeer>]| {

@@ -41,7 +41,7 @@ pub struct SelectionTime {
     pub unix_seconds: u64,
 }
 
-/// An offer and its state.
+/// Offer with its run-time state.
 pub struct OfferState {
     /// Settings of the offer.
     pub offer: Arc<OfferSettings>,

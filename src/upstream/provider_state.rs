@@ -34,7 +34,7 @@ impl<'a> PreviousProviders<'a> {
     }
 }
 
-/// A provider and its state.
+/// Provider with its run-time state.
 pub struct ProviderState {
     /// Settings of the provider.
     pub provider: Arc<Provider>,
@@ -99,7 +99,7 @@ impl ProviderState {
         std::iter::once(&self.route).chain(&self.image_routes)
     }
 
-    /// Resolves the host names of its routes.
+    /// Resolves the host names of the provider's routes.
     pub async fn resolve_routes(&self) {
         for route in self.routes() {
             route.refresh_addresses(&self.provider).await;

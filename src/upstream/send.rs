@@ -45,7 +45,7 @@ pub(super) fn head_bytes(head: &RequestHeader) -> Vec<u8> {
     wire
 }
 
-/// Returns a head in HTTP/1.1 format, without the blank line at its end.
+/// Returns a head in HTTP/1.1 format, from the request line to the last header, without the final blank line.
 pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     let mut wire = Vec::with_capacity(512);
     for part in [head.method.as_str().as_bytes(), b" ", head.raw_path(), b" HTTP/1.1\r\n"] {

@@ -112,6 +112,7 @@ impl ApiKey {
         self.part(0, self.text.len())
     }
 
+    /// Returns the secret part of the key, of which the digest is computed.
     pub(crate) fn secret(&self) -> &[u8] {
         self.part(PREFIX.len() + PUBLIC_ID_LENGTH, SECRET_LENGTH).as_bytes()
     }

@@ -1,6 +1,6 @@
 //! Bitmap of the lines of a batch that have their result, so that a restart need not scan the output file.
 
-/// Bitmap with a bit for each line; 50,000 lines take 6,250 bytes.
+/// Bitmap of the batch lines that have a result, with a bit for each line; 50,000 lines take 6,250 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompletionBitmap {
     bits: Vec<u8>,

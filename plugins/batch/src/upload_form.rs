@@ -67,7 +67,7 @@ impl UploadParser {
         })
     }
 
-    /// Ends the form.
+    /// Ends the form and returns its fields.
     ///
     /// # Errors
     /// Returns a refusal that names a missing or truncated part.

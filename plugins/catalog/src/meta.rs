@@ -21,7 +21,7 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
     format!("{open},\"_meta\":{meta}}}")
 }
 
-/// Serializes the `_meta` object of a model.
+/// Serializes the `_meta` object of a model; `display` is the display name, `most` the maximum of generated tokens.
 pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
     let mut object = JsonObjectBuilder::new();
     object.add_text("type", model.kind.spec().catalog_type);

@@ -221,7 +221,7 @@ impl Table {
         self.headings.len() > STACKED_COLUMNS
     }
 
-    /// Returns true if headings in all cells would make the table much larger.
+    /// Returns true if the table has so many cells that a heading in each would make it much larger.
     pub(crate) const fn is_large(&self) -> bool {
         self.headings.len() * self.rows.len() > LARGE_TABLE_CELLS
     }

@@ -142,7 +142,7 @@ impl BarChart {
         self.paths_in(Self::PANEL)
     }
 
-    /// Returns the width of the lines that draw the bars, in slots of bars.
+    /// Returns the width of the lines that draw the bars, as a fraction of the distance between two bars.
     #[must_use]
     pub fn bar_width(&self) -> String {
         format_position((MAX_BAR / slot_width(self.labels.len())).min(BAR_SHARE))

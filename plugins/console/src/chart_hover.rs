@@ -11,7 +11,7 @@ const MAX_NAME_BYTES: usize = 1_500;
 /// Maximum size of a name in a legend, in bytes of HTML.
 const MAX_LEGEND_BYTES: usize = 60;
 
-/// Values of a bar, or of a point in time.
+/// Text with the values of a bar or of a point in time, shown while the pointer is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartHover {
     /// Index of the bar.

@@ -34,6 +34,7 @@ pub fn format_rounded(number: f64) -> String {
     if fraction.is_empty() { whole } else { format!("{whole}.{fraction}") }
 }
 
+/// Separates the digits of a whole number into groups of three, with narrow spaces.
 pub(crate) fn group_thousands(whole: &str) -> String {
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut out = sign.to_owned();

@@ -175,7 +175,7 @@ impl LineChart {
         self.bars().paths_in(BARS)
     }
 
-    /// Returns the width of the lines that draw the bars, in slots of bars.
+    /// Returns the width of the lines that draw the bars, as a fraction of the distance between two bars.
     #[must_use]
     pub fn bar_width(&self) -> String {
         self.bars().bar_width()

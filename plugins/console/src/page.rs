@@ -18,7 +18,7 @@ pub struct NavLink {
     pub is_current: bool,
 }
 
-/// Signed-in person.
+/// Signed-in person, with the token and the id of the forms of the page.
 #[derive(Clone, Debug)]
 pub struct SignedInUser {
     /// Name of the signed-in person.

@@ -106,7 +106,7 @@ fn share_budget(sizes: &[usize], mut budget: usize) -> Vec<usize> {
 }
 
 impl Page {
-    /// Returns true if the query names rows that are not the first ones.
+    /// Returns true if the query selects a later part of a table: rows after the first ones.
     pub(crate) fn has_row_position(&self) -> bool {
         RowPosition::from_query(&self.query).is_some()
     }

@@ -276,8 +276,8 @@ impl Dialect {
         self.spec().member_names.iter().find(|(name, _)| *name == root).map_or(path, |(_, own)| own)
     }
 
-    /// Returns this dialect's name for the member that a provider of another dialect names by `path`. The place inside the
-    /// conversation is left out, because the two number its messages differently.
+    /// Returns this dialect's name for the member that a provider of another dialect names by `path`. The
+    /// position inside the conversation is left out, because the two dialects number its messages differently.
     #[must_use]
     pub fn name_of_provider_member(self, provider: Self, path: &str) -> &str {
         if self == provider {

@@ -10,7 +10,7 @@
 /// 1.
 const CHAIN_ENTRIES: u64 = 1 << 33;
 
-/// Maximum number of chains of a ledger. A gateway of a fleet continues the lowest chain that no living gateway writes.
+/// Maximum number of chains of a ledger. A new gateway continues the lowest chain that no running gateway writes.
 pub const MAX_CHAINS: u32 = 1 << 20;
 
 /// Returns the number of the chain to which a ledger entry belongs.

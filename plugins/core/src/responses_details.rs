@@ -122,7 +122,7 @@ impl MessageOrigin {
 pub struct EarlierMessage {
     /// Phase that the client states.
     pub phase: Option<&'static str>,
-    /// Bytes of the text as the body of a JSON string.
+    /// Length of the text as the body of a JSON string, in bytes.
     pub bytes: usize,
 }
 

@@ -21,6 +21,7 @@ impl GeneratedOutput {
         Self { echo: EchoMeter::new(ask, TokenIdBytes::Least), ..Self::default() }
     }
 
+    /// Adds the output of one event.
     pub(crate) fn add_event(&mut self, event: &AnswerEvent) {
         self.echo.add_event(event);
         self.bytes += event.generated_bytes();

@@ -33,6 +33,7 @@ impl<At> Default for PendingToolCalls<'_, At> {
 }
 
 impl<'a, At> PendingToolCalls<'a, At> {
+    /// Returns true if every call has a result.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

@@ -7,7 +7,7 @@ use crate::event::AnswerEvent;
 /// Minimum number of bytes of delivered text, without surrounding blanks, that count as repeated.
 const MIN_BYTES: usize = 2;
 
-/// Filter of the events of a continuation.
+/// Filter that removes the delivered text from a continuation that begins with it again.
 #[derive(Debug)]
 pub(crate) struct RepetitionFilter {
     delivered: String,

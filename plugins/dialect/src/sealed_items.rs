@@ -6,7 +6,8 @@ use penstock_core::encode_opaque_reasoning;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Returns the response object with sealed reasoning; `None` if none of its items has reasoning to seal.
+/// Returns the response object with the text of its reasoning items encoded in `encrypted_content`; `None` if no item
+/// has such a text, or all of them are encoded already.
 #[must_use]
 pub fn seal_response(response: &[u8]) -> Option<Vec<u8>> {
     let sealed: Vec<Option<Vec<u8>>> = elements(member_value(response, "output")?).map(seal_item).collect();
@@ -30,7 +31,8 @@ pub fn seal_response(response: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns an item with sealed reasoning; `None` if it is no reasoning, has no text, or is sealed already.
+/// Returns a reasoning item with its text encoded in `encrypted_content`; `None` for other items, and for an item
+/// that has no text or has `encrypted_content` already.
 #[must_use]
 pub fn seal_item(item: &[u8]) -> Option<Vec<u8>> {
     let is_reasoning =

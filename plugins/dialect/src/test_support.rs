@@ -117,6 +117,7 @@ pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> 
     }
 }
 
+/// Sample of the members that the gateway adds to an answer: its footprint and its cost.
 pub(crate) const PENSTOCK_OBJECTS: &[u8] =
     br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 

@@ -7,6 +7,7 @@ use penstock_core::{AttemptTarget, InferenceRequest, TokenUsage, UsageSource};
 pub(crate) struct TokenCap(Option<u64>);
 
 impl TokenCap {
+    /// Returns the cap for a request at this target.
     pub(crate) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         Self(target.max_tokens.or(ask.max_tokens).filter(|cap| *cap > 0))
     }

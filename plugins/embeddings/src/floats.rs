@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Reads an array of numbers at the start of `json`, appending each as four bytes. Returns the number of JSON bytes
-/// read, with the closing bracket.
+/// Reads an array of numbers at the start of `json`, appending each as a little-endian `f32`. Returns the number of
+/// JSON bytes read, with the closing bracket.
 ///
 /// Returns `None` if the JSON is not an array of numbers, or if a number does not fit an `f32`.
 pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {

@@ -40,10 +40,12 @@ impl ServiceSite {
         self.pue.unwrap_or(constants::DEFAULT_PUE)
     }
 
+    /// Returns the litres of water on site per kWh, published or assumed.
     pub(crate) fn wue(&self) -> Decimal {
         self.wue.unwrap_or(constants::DEFAULT_WUE)
     }
 
+    /// Returns every figure of the site that is out of its range.
     pub(crate) fn field_errors(&self) -> Vec<FieldError> {
         let numbers = [
             ("pue", self.pue(), 1, 5),

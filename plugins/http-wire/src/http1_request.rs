@@ -260,6 +260,7 @@ pub fn request_target(bytes: &[u8]) -> &str {
     std::str::from_utf8(target).unwrap_or_default()
 }
 
+/// Returns true for an ASCII control character other than a tab.
 pub(crate) const fn is_control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }

@@ -5,10 +5,14 @@ use wide::{bytemuck, i8x16, u8x16};
 /// Block of 64 bytes in four vectors.
 pub(crate) type BlockVectors = [u8x16; 4];
 
+/// Quotation mark in each lane.
 pub(crate) const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
+/// Backslash in each lane.
 pub(crate) const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
+/// Last control character, 0x1f, in each lane.
 pub(crate) const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
 
+/// Returns the 64 bytes of a block as four vectors of 16 bytes.
 #[inline]
 pub(crate) fn quarters(block: &[u8; 64]) -> BlockVectors {
     match block.as_chunks::<16>() {

@@ -83,7 +83,8 @@ pub enum CorrectedKind {
     Grant,
 }
 
-/// Movement of an entry. Amounts are in the unit of the wallet and never negative, except for the refund in EUR.
+/// Kind of a ledger entry, with its amounts. Amounts are in the unit of the wallet and never negative, except for the
+/// refund in EUR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Credit to an account, bought or free.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Counts of permits in use. An account without permits has no entry.
+/// Counts of permits in use, by account. An account without permits has no entry.
 #[derive(Debug, Default)]
 pub struct AccountCounts {
     total: usize,

@@ -48,7 +48,7 @@ pub enum QueueOutcome<W> {
 }
 
 impl<W> AdmissionQueue<W> {
-    /// Returns an empty state with this capacity.
+    /// Returns an empty queue with this capacity.
     #[must_use]
     pub fn new(capacity: AdmissionCapacity) -> Self {
         Self { capacity, requests: AccountCounts::default(), bytes: 0, queue: FairQueue::default() }

@@ -55,7 +55,7 @@ impl BudgetLease {
         !self.is_recalled && available >= cost
     }
 
-    /// Returns the leased part as the store has it: without the unwritten spending subtracted.
+    /// Returns the leased part as the store records it: before the unwritten spending is subtracted.
     pub(crate) const fn stored(&self) -> i64 {
         self.left.saturating_add(self.unwritten)
     }
@@ -81,6 +81,7 @@ impl BudgetLease {
 }
 
 impl BudgetLeases {
+    /// Returns the leased part of the budget of a period.
     pub(crate) const fn period_lease(&self, period: BudgetPeriod) -> &BudgetLease {
         match period {
             BudgetPeriod::Day => &self.day,
@@ -88,6 +89,7 @@ impl BudgetLeases {
         }
     }
 
+    /// Returns the leased part of the budget of a period, for changes.
     pub(crate) const fn period_lease_mut(&mut self, period: BudgetPeriod) -> &mut BudgetLease {
         match period {
             BudgetPeriod::Day => &mut self.day,
@@ -153,7 +155,7 @@ impl BudgetLeases {
 
 /// Methods for budgets that the gateways of a fleet lease in parts.
 impl UsageMeter {
-    /// Makes every later request with a cost need a leased part of the budgets.
+    /// Requires a leased part of the budgets for every later request with a cost.
     pub fn enable_budget_leases(&mut self) {
         self.leases.get_or_insert_default();
     }
@@ -176,7 +178,7 @@ impl UsageMeter {
         self.lease(period).left
     }
 
-    /// Returns the leased part as the store has it: without the unwritten spending subtracted.
+    /// Returns the leased part as the store records it: before the unwritten spending is subtracted.
     #[must_use]
     pub fn stored_lease(&self, period: BudgetPeriod) -> i64 {
         self.lease(period).stored()

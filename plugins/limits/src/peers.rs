@@ -54,7 +54,7 @@ pub struct UsageTotals {
     pub allowed: SharedAmounts,
 }
 
-/// Amounts of the limits that gateways share.
+/// Amounts of shared limits: those that one gateway, or several together, may use until the next synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedAmounts {
     /// Number of requests, counted toward the limit on requests per minute.

@@ -5,7 +5,7 @@ use penstock_core::BodyEdit;
 use penstock_json_scan::tape::JsonValue;
 use std::ops::Range;
 
-/// Edits in any order, while they are collected.
+/// Collector of the edits of a request body, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct BodyEdits(Vec<BodyEdit>);
 

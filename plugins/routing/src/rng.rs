@@ -1,5 +1,6 @@
 //! Pseudo-random numbers from a seed: splitmix64 (Steele, Lea, Flood 2014). Not for secrets.
 
+/// Pseudo-random number generator with 64 bits of state.
 #[derive(Debug)]
 pub(crate) struct SplitMix64(u64);
 

@@ -55,6 +55,7 @@ impl ScoreTerms {
     }
 }
 
+/// Candidate with its rank and its score.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScoredOffer {
     pub(crate) offer: usize,
@@ -69,6 +70,7 @@ pub(crate) struct ScoredOffer {
     pub(crate) session: Option<SessionAffinity>,
 }
 
+/// Returns rank and score of each candidate, in the order of `candidates`.
 pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let peers = PeerLatency::from_candidates(candidates);
     // The field `score` contains the expected time until the best time of all offers is known.

@@ -43,10 +43,15 @@ const MAX_NAME: usize = 1024;
 /// Kinds of session names. They are hashed with the name, so that equal names of different kinds are different
 /// sessions.
 mod source {
+    /// Name from the member `prompt_cache_key`.
     pub(super) const CACHE_KEY: u64 = 1;
+    /// Name from one of the [`SESSION_HEADERS`](super::SESSION_HEADERS).
     pub(super) const HEADER: u64 = 3;
+    /// Name from the member `metadata` or the top of the body.
     pub(super) const METADATA: u64 = 4;
+    /// User id of a conversation that is identified by its beginning.
     pub(super) const USER: u64 = 5;
+    /// Hash of the system prompt and the first messages.
     pub(super) const CONVERSATION_START: u64 = 6;
 }
 

@@ -104,6 +104,7 @@ impl StoreError {
         StoreError::from_kind(what, error.kind())
     }
 
+    /// Creates the error for an I/O failure of this kind during `what`; a full disk becomes `Full`.
     pub(crate) fn from_kind(what: &'static str, kind: io::ErrorKind) -> StoreError {
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full,
@@ -111,6 +112,7 @@ impl StoreError {
         }
     }
 
+    /// Creates the error for the damaged object `what`.
     pub(crate) fn corrupt(what: impl Into<String>) -> StoreError {
         StoreError::Corrupt { what: what.into() }
     }

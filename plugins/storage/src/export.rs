@@ -156,6 +156,7 @@ pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
+/// Decodes hexadecimal text; `None` if the text is not hexadecimal.
 pub(crate) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let bytes = text.as_bytes();
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };

@@ -237,7 +237,7 @@ impl FileStore {
         rows.into_iter().map(|row| row.map(|row| versioned_json::decode(WHAT, &row)).transpose()).collect()
     }
 
-    /// Returns for each of several ids whether its file is missing.
+    /// Returns for each of several ids, in their order, true if the file is missing.
     ///
     /// # Errors
     /// Same as [`Store::get_many`].

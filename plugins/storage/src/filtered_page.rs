@@ -3,10 +3,10 @@
 
 use crate::{MAX_PAGE_ROWS, StoreError};
 
-/// Maximum number of rows that one page of an administrator reads.
+/// Maximum number of rows that are read to fill one filtered page.
 pub(crate) const MAX_FILTERED_ROWS: usize = 100_000;
 
-/// Rows of one read, before the filter.
+/// Rows of one read, with the result of the filter for each.
 pub(crate) struct ScannedRows<C, T> {
     /// Position of each row, and its item if the row passes the filter.
     pub(crate) rows: Vec<(C, Option<T>)>,
@@ -14,7 +14,7 @@ pub(crate) struct ScannedRows<C, T> {
     pub(crate) more: bool,
 }
 
-/// Items that pass the filter.
+/// Page of the items that pass a filter.
 pub(crate) struct FilteredPage<C, T> {
     pub(crate) items: Vec<T>,
     /// Position after which the next page starts; `None` on the last page. A page has fewer items than its limit,

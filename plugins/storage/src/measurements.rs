@@ -11,7 +11,7 @@ use crate::{Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "a figure";
 
-/// Measurements of a store, by names that the caller chooses.
+/// Measured figures in a store, such as latency statistics, by names that the caller chooses.
 #[derive(Clone, Debug)]
 pub struct MeasurementStore {
     store: Arc<dyn Store>,

@@ -34,7 +34,7 @@ pub fn create_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the open options of files that may have to be created.
+/// Returns open options that create a file for its owner only.
 pub(crate) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE_MODE);

@@ -27,7 +27,7 @@ pub enum RowAddition {
 }
 
 impl RowAddition {
-    /// Returns the bytes of the change, for the limits of a transaction.
+    /// Returns the encoded size of the addition in bytes, for the limits of a transaction.
     pub(crate) fn size(&self) -> usize {
         match self {
             RowAddition::Balance(_) | RowAddition::Spend(_) => MAX_AMOUNT_BYTES,

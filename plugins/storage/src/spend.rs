@@ -158,8 +158,8 @@ impl SpendStore {
         SpendStore::for_member(store, 0)
     }
 
-    /// Creates a view for a member of a fleet, which numbers its additions by itself. A `incarnation` of 0 is a process
-    /// without a fleet.
+    /// Creates a view for a member of a fleet, which numbers its additions by itself. An `incarnation` of 0 means a
+    /// process without a fleet.
     #[must_use]
     pub fn for_member(store: Arc<dyn Store>, incarnation: u32) -> SpendStore {
         let number_key = match incarnation {
@@ -273,6 +273,7 @@ impl SpendStore {
     }
 }
 
+/// Returns the key of an owner's spending record.
 pub(crate) fn spend_key(spender: &SpendOwner) -> Vec<u8> {
     match spender {
         SpendOwner::Key(id) => [b"k", id.as_bytes()].concat(),

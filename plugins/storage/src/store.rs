@@ -223,11 +223,13 @@ impl PageBuilder {
         fits
     }
 
+    /// Adds a row to the page.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         self.bytes += key.len() + value.len();
         self.page.rows.push(StoredRow { key: key.to_vec(), value: value.to_vec() });
     }
 
+    /// Returns the finished page.
     pub(crate) fn finish(self) -> RowPage {
         self.page
     }

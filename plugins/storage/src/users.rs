@@ -71,7 +71,7 @@ pub struct Invitation {
     pub expires: u64,
 }
 
-/// Person at an OpenID provider.
+/// Identity of a user at an OpenID provider: issuer and subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserIdentity {
     /// URL of the provider.

@@ -42,7 +42,7 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Res
     }
 }
 
-/// Result of a function that changes a record.
+/// Decision of a function that may change a record.
 pub(crate) enum ChangeOutcome {
     /// The record stays unchanged.
     Unchanged,

@@ -43,7 +43,7 @@ const TOOL_TOKENS: u64 = 16;
 /// Tokens of an image or other part of unknown size: the maximum of the served models.
 const UNKNOWN_TOKENS: u64 = 16_384;
 
-/// Returns a number that is above the tokens of any prompt of this size. `bytes` is the size of the JSON of messages,
+/// Returns an upper bound of the tokens of any prompt of this size. `bytes` is the size of the JSON of messages,
 /// system text and tools, without inline media. `image` is the maximum number of tokens of one image
 /// ([`ImageRule::max_tokens`]).
 #[must_use]
@@ -52,8 +52,8 @@ pub fn max_prompt_tokens(bytes: usize, images: u32, image: u64) -> u64 {
     (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
 }
 
-/// Returns a number that is not below the tokens of a conversation. `images` is the image rule of the model, if it is
-/// known.
+/// Returns an estimate that is never below the tokens of a conversation. `images` is the image rule of the model, if
+/// it is known.
 #[must_use]
 pub fn estimate(conversation: &PromptConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
@@ -153,7 +153,7 @@ fn tool_json(tool: &FunctionTool) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Returns a number that is not below the tokens of a text.
+/// Returns an estimate that is never below the tokens of a text.
 #[must_use]
 pub fn estimate_text(text: &str) -> u64 {
     let mut meter = TokenMeter::new(0, CountBudget::unlimited());

@@ -44,7 +44,9 @@ struct HarmonyMessage<'c> {
 
 /// Receiver of the parts of a rendered prompt.
 trait PromptSink {
+    /// Appends ordinary text.
     fn text(&mut self, text: &str) -> Result<(), CountHalt>;
+    /// Appends a special token.
     fn special(&mut self, token: &'static str) -> Result<(), CountHalt>;
 }
 

@@ -36,7 +36,7 @@ impl MergeSymbol {
 /// Number of symbols above which a heap is faster than a linear search.
 const MAX_SCANNED_SYMBOLS: usize = 64;
 
-/// Joins all pairs that can be joined; `symbols` then holds the tokens.
+/// Merges neighbours of `symbols` by rank until no pair can be merged; `symbols` then holds the tokens.
 pub(crate) fn merge_pairs(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeSymbol>) {
     if symbols.len() <= MAX_SCANNED_SYMBOLS {
         merge_by_scan(joins, piece, symbols)

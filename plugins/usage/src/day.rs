@@ -65,7 +65,7 @@ pub fn day_key(account: &str, day: DayNumber) -> Vec<u8> {
     hour_key(account, day.row_number())
 }
 
-/// Returns the day of the row of a day; `None` for another row.
+/// Returns the day in the key of a day's row; `None` for the key of another row.
 ///
 /// # Errors
 /// Returns an error if the key has another form.

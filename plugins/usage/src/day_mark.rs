@@ -12,7 +12,7 @@ use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRowError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Last entry of a chain when a build began.
+/// Last entry of a ledger chain when a build of day rollups began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainPosition {
     /// Number of the entry.
@@ -21,7 +21,7 @@ pub struct ChainPosition {
     pub at: u64,
 }
 
-/// State of the rollups of days.
+/// Progress of the day rollups: the first incomplete day, the last entry of each ledger chain, and a running build.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayMark {
     /// First day without complete rollups, provided that no chain has entries after its position.

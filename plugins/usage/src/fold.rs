@@ -6,7 +6,7 @@ use crate::sums::UsageSums;
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
 use std::sync::Arc;
 
-/// Names of sold work, by which rollups are grouped.
+/// Model, provider and pricing terms of a charge, by which rollups are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoldWork {
     /// Catalogue id of the model.
@@ -23,7 +23,7 @@ impl From<&SaleDetails> for SoldWork {
     }
 }
 
-/// Returns the location that pricing terms name; empty if they name none.
+/// Returns the data-centre location in pricing terms, given as JSON; empty if they name none.
 #[must_use]
 pub fn terms_location(terms: &str) -> Arc<str> {
     let terms: Option<serde_json::Value> = serde_json::from_str(terms).ok();
@@ -32,8 +32,8 @@ pub fn terms_location(terms: &str) -> Arc<str> {
 }
 
 /// Returns the rollup dimensions of an entry, and its sums; `None` for reserves and pricing terms, which are not usage.
-/// `corrected` is the work of the charge that a correction replaces; `location` returns the location of pricing terms
-/// by their id.
+/// `corrected` has the names of the charge that a correction replaces; `location` returns the location of pricing
+/// terms by their id.
 pub fn entry_rollup(
     entry: &LedgerEntry,
     corrected: Option<&SoldWork>,

@@ -4,8 +4,8 @@ use super::*;
 use penstock_storage::batches::{BatchSlice, EndRequest};
 
 impl Pair {
-    /// Returns a batch in slices that the first member has claimed, and whose first two slices both members run, with
-    /// all their lines in flight waiting.
+    /// Starts a batch in slices; returns its id. The first member has claimed it, each member runs one slice, and
+    /// their lines in flight wait.
     pub(super) async fn divided(&self, count: usize) -> String {
         let id = self.started(0, count).await;
         until("the division of the batch", || self.record(&id).slices.is_some()).await;
@@ -36,6 +36,7 @@ impl Pair {
     }
 }
 
+/// Returns the id of the slice with this number.
 pub(super) fn slice_id(batch: &str, number: usize) -> String {
     BatchSlice { number: u32::try_from(number).unwrap(), ..BatchSlice::default() }.id(batch)
 }

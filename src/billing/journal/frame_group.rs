@@ -5,7 +5,7 @@ use penstock_storage::ledger::journal::push_frame;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Group of frames, and the terms that its actions refer to.
+/// Encoded journal frames that are appended together, and the terms that their actions refer to.
 #[derive(Default)]
 pub(super) struct FrameGroup {
     pub(super) frames: Vec<u8>,

@@ -33,10 +33,12 @@ pub(super) fn encode_action(action: &LedgerAction) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Encodes pricing terms, which actions refer to by id.
 pub(super) fn encode_terms(terms: &SaleTerms) -> Vec<u8> {
     [&[TERMS], terms.id.as_bytes(), b"\n", terms.text.as_bytes()].concat()
 }
 
+/// Encodes the number of the last operation that the database has.
 pub(super) fn encode_committed(number: u64) -> Vec<u8> {
     [&[COMMITTED], number.to_le_bytes().as_slice()].concat()
 }

@@ -189,7 +189,7 @@ pub(in super::super) fn retain_valid_actions(
     valid
 }
 
-/// Logs a replay and counts its charges; returns the charges, each with its account.
+/// Logs the replay of a journal and counts its charges; returns the charges, each with its account.
 pub(in super::super) fn record_replay(
     state: &JournalState,
     replayed: &[LedgerAction],

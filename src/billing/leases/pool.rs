@@ -46,6 +46,7 @@ impl LeasedPool {
 }
 
 impl LeasedBalance {
+    /// Returns the pool from which the balance is leased.
     pub(super) fn pool(&self) -> LeasedPool {
         match self {
             Self::Wallet(balance, wallet) => LeasedPool::Wallet(balance.name.clone(), *wallet),
@@ -90,6 +91,7 @@ impl LeasedBalance {
         matches!(self, Self::Budget(budget) if budget.is_recalled())
     }
 
+    /// Adds an amount that was drawn from the pool, or that does not return to it.
     pub(super) fn add_amount(&self, amount: i64) {
         match self {
             Self::Wallet(balance, wallet) => balance.add_amount(*wallet, amount),

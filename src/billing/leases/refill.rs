@@ -1,4 +1,4 @@
-//! Draws of the heartbeats for leases that run short.
+//! Draws of the heartbeats for leases that run low.
 
 use super::Leases;
 use super::pool::LeasedBalance;
@@ -7,11 +7,11 @@ use penstock_storage::fleet::FleetError;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Time from the first draw of a heartbeat, after which the heartbeat begins no further draw: the next one must not be
-/// late because many leases run short.
+/// Maximum time from the first draw of a heartbeat to its last, so that the next heartbeat is not late if many leases
+/// run low.
 pub(super) const MAX_DRAW_TIME: Duration = Duration::from_millis(300);
 
-/// Draw for a lease that runs short.
+/// Draw that a heartbeat makes for a lease that runs low.
 pub(super) struct PendingRefill {
     pub(super) balance: LeasedBalance,
     pub(super) amount: i64,

@@ -94,7 +94,8 @@ impl LeaseState {
         self.empty = (part.amount < least).then_some(empty);
     }
 
-    /// Records the total after a draw that got too little.
+    /// Records the total of all members after a draw that got too little: the balance of the account, or the unspent
+    /// amount of the budget.
     pub(super) const fn record_total(&mut self, total: i64) {
         self.total = total;
         if let Some(empty) = &mut self.empty {
@@ -102,7 +103,7 @@ impl LeaseState {
         }
     }
 
-    /// Returns the last recorded total.
+    /// Returns the last recorded total of all members; 0 before the first.
     pub(super) const fn recorded_total(&self) -> i64 {
         self.total
     }
@@ -145,11 +146,12 @@ impl LeaseState {
         self.rate = self.rate.saturating_sub(decay).saturating_add(self.second);
     }
 
-    /// Returns the amount to hold in advance.
+    /// Returns the amount to lease in advance: the spending of `advance_seconds` at the current rate.
     pub(super) fn target_amount(&self, advance_seconds: i64) -> i64 {
         self.rate.saturating_mul(advance_seconds) >> RATE_SHIFT
     }
 
+    /// Returns true if a request was refused lately although the other members hold enough for it.
     pub(super) fn is_wanted(&self) -> bool {
         self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
     }
@@ -193,7 +195,7 @@ impl EmptyPool {
     }
 }
 
-/// Result of the check of one lease.
+/// Change of one lease: none, an amount to draw, or an amount to return.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LeaseChange {
     Nothing,

@@ -53,8 +53,8 @@ impl RollupCache {
         }
     }
 
-    /// Adds an entry to its cells. `corrected` is the work of the charge that the entry corrects, if it is a
-    /// correction.
+    /// Adds an entry to the rollups that count it. `corrected` is the work of the charge that a correction corrects;
+    /// `None` for other entries.
     pub fn add_entry(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
         let locations = &self.locations;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));

@@ -16,7 +16,7 @@ const BUILD_ROWS: usize = 1_000;
 /// Time after which the build of another gateway counts as ended early, in seconds.
 const BUILD_SECONDS: u64 = 600;
 
-/// Result of a build.
+/// Result of building the rollups of days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayBuild {
     /// Number of days that were built.

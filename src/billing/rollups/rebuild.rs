@@ -21,7 +21,7 @@ use std::sync::Arc;
 const MAX_FINDINGS: usize = 100;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Result of a rebuild or of a comparison.
+/// Result of a rebuild of the rollups, or of their comparison with the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollupCheck {
     /// Number of entries read.

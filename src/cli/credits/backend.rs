@@ -58,6 +58,7 @@ impl LedgerBackend {
         self.request_json("GET", path, query, None)
     }
 
+    /// Sends a POST request with a JSON body.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
         self.request_json("POST", path, &[], Some(body))
     }
@@ -118,6 +119,7 @@ impl LedgerBackend {
     }
 }
 
+/// Returns the settings of the store, or the mistakes in them as text.
 pub fn ledger_storage_settings(reach: &GatewayAccess) -> Result<settings::StorageSettings, String> {
     reach.storage.clone().map_err(|mistakes| {
         let report = Diagnostics { mistakes, warnings: Vec::new() };

@@ -163,7 +163,7 @@ fn table_row(entry: &Value) -> Vec<String> {
     ]
 }
 
-/// Writes the entries, page after page.
+/// Writes the entries of the ledger in the requested format, page after page.
 pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), String> {
     let mut file = match &export.output {
         Some(path) => Some(std::fs::File::create(path).map_err(|error| write_error(&error))?),

@@ -7,6 +7,7 @@ use super::key_path::KeyPath;
 use penstock_batch::jsonl::MAX_LINE_LIMIT;
 
 impl SettingsResolver<'_> {
+    /// Checks that sizes and durations are not below their minimum or above their maximum.
     pub fn check_bounds(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) {
         let (limits, spot) = (&raw.limits, top.child("limits"));
         self.check_minimum(limits.head, 1 << 10, &spot.child("head"));

@@ -15,6 +15,7 @@ const CREDENTIAL_PATHS: [&str; 3] =
 const MAX_ROLE: usize = 2048;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[files.store]`; `None` after a mistake.
     pub fn resolve_bucket(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
         let endpoint = self.check_endpoint(raw, spot);
         let is_named = self.check_names(raw, spot);

@@ -221,6 +221,7 @@ impl SettingsResolver<'_> {
         }
     }
 
+    /// Returns true if the written kind of this model is invalid and was replaced by a placeholder.
     pub(super) fn has_placeholder_kind(&self, id: &str) -> bool {
         self.names.guessed.contains(&format!("models.{id}.kind"))
     }
@@ -257,10 +258,12 @@ fn comparison_key(name: &str) -> String {
     AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
+/// Converts the written kind of a model.
 pub const fn convert_kind(raw: raw::ModelKindName) -> ModelKind {
     raw.0
 }
 
+/// Converts the written scale of reranking scores to their transformation.
 pub const fn convert_score(raw: raw::ScoreConfig) -> RerankScoreTransform {
     match raw {
         raw::ScoreConfig::AsIs => RerankScoreTransform::Identity,

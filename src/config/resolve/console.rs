@@ -7,6 +7,7 @@ use super::key_path::KeyPath;
 use super::listen::WrittenTlsSettings;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[console]`; `None` after a mistake.
     pub fn resolve_console(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ConsoleSettings> {
         let spot = top.child("console");
         let at = spot.child("listen");

@@ -6,6 +6,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[storage.export]`; `None` if the folder cannot be used. `files` has a folder that is archived.
     pub fn resolve_exports(
         &mut self,
         raw: &ConfigFile,

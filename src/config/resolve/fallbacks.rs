@@ -48,6 +48,7 @@ pub(super) struct FallbackGraph<'r> {
 }
 
 impl<'r> FallbackGraph<'r> {
+    /// Builds the graph; `by_id` has the index of each model.
     pub(super) fn from_config(raw: &'r ConfigFile, by_id: HashMap<&'r str, usize>) -> Self {
         let next = |model: &raw::ModelConfig| {
             model.fallbacks.iter().filter_map(|id| by_id.get(id.as_str()).copied()).collect()

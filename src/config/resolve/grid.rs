@@ -20,6 +20,7 @@ const MAX_FORECAST_BYTES: u64 = 64 << 20;
 const MAX_GRAMS_PER_KWH: u32 = 5_000;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[grid]` and reads the file of forecasts. Zones with mistakes are left out.
     pub fn resolve_grid(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> GridSettings {
         let spot = top.child("grid");
         let saving =

@@ -7,6 +7,7 @@ use super::key_path::KeyPath;
 use rust_decimal::Decimal;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[invoice]`; reports invalid percentages and repeated customers.
     pub fn resolve_invoice(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> InvoiceSettings {
         let (invoice, spot) = (&raw.invoice, top.child("invoice"));
         self.check_percent(invoice.vat_percent, &spot.child("vat_percent"));

@@ -21,6 +21,7 @@ pub struct WrittenTlsSettings<'a> {
 }
 
 impl SettingsResolver<'_> {
+    /// Resolves `[listen]`; `None` after a mistake.
     pub fn resolve_listen(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ListenSettings> {
         let spot = top.child("listen");
         let at = spot.child("http");
@@ -136,6 +137,7 @@ impl SettingsResolver<'_> {
         Some(HttpsSettings { address: address?, tls: tls? })
     }
 
+    /// Checks the certificate, the key and the CA of a listener; `None` after a mistake.
     pub fn resolve_tls(&mut self, raw: &WrittenTlsSettings<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
         let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.child("certificate"));
         let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.child("key"));
@@ -159,6 +161,7 @@ impl SettingsResolver<'_> {
         })
     }
 
+    /// Parses an IP address with a port; `None` after a mistake.
     pub fn parse_address(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<SocketAddr> {
         if let Ok(address) = text.parse() {
             return Some(address);

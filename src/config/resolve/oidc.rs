@@ -8,6 +8,7 @@ use super::url::{is_loopback_host, parse_base_url};
 use penstock_storage::users::UserRole;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[console.oidc]`; `None` after a mistake.
     pub fn resolve_oidc(&mut self, raw: &OidcConfig, spot: &KeyPath<'_>) -> Option<OpenIdSettings> {
         let like = "Write something like \"https://login.example.eu\".";
         let at = spot.child("issuer");

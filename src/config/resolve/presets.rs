@@ -24,6 +24,7 @@ const SAMPLING: [&str; 11] = [
 ];
 
 impl SettingsResolver<'_> {
+    /// Resolves the parameters of each preset that has some; `None` after a mistake.
     pub fn resolve_presets(
         &mut self,
         raw: &raw::PresetsConfig,

@@ -17,6 +17,7 @@ fn to_usize(size: raw::ByteSize) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
+/// Converts `[limits]`.
 pub fn limit_settings(raw: &ConfigFile) -> LimitSettings {
     let limits = &raw.limits;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -43,10 +44,12 @@ pub fn limit_settings(raw: &ConfigFile) -> LimitSettings {
     }
 }
 
+/// Converts `[impact]`.
 pub const fn impact_settings(raw: &ConfigFile) -> ImpactSettings {
     ImpactSettings { provenance: raw.impact.provenance }
 }
 
+/// Converts `[responses]`.
 pub fn response_settings(raw: &ConfigFile) -> ResponseSettings {
     let responses = &raw.responses;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -62,10 +65,12 @@ pub fn response_settings(raw: &ConfigFile) -> ResponseSettings {
     }
 }
 
+/// Converts `[images]`.
 pub const fn image_settings(raw: &ConfigFile) -> ImageSettings {
     ImageSettings { lifetime: raw.images.lifetime.0, keep: raw.images.keep.0 }
 }
 
+/// Converts `[billing]`.
 pub fn billing_settings(raw: &ConfigFile) -> BillingSettings {
     BillingSettings {
         eur_per_credit: raw.billing.eur_per_credit.0,
@@ -75,6 +80,7 @@ pub fn billing_settings(raw: &ConfigFile) -> BillingSettings {
     }
 }
 
+/// Converts `[ledger]`.
 pub fn ledger_settings(raw: &ConfigFile) -> LedgerSettings {
     let ledger = &raw.ledger;
     let debt = ledger.debt.0.saturating_mul(Decimal::ONE_HUNDRED).saturating_mul(Decimal::from(1_000_000));
@@ -88,6 +94,7 @@ pub fn ledger_settings(raw: &ConfigFile) -> LedgerSettings {
     }
 }
 
+/// Converts `[batches]`.
 pub fn batch_settings(raw: &ConfigFile) -> BatchSettings {
     let batches = &raw.batches;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -104,6 +111,7 @@ pub fn batch_settings(raw: &ConfigFile) -> BatchSettings {
     }
 }
 
+/// Converts `[compatibility]`.
 pub const fn compatibility_settings(raw: &ConfigFile) -> CompatibilitySettings {
     let compatibility = &raw.compatibility;
     CompatibilitySettings {
@@ -114,6 +122,7 @@ pub const fn compatibility_settings(raw: &ConfigFile) -> CompatibilitySettings {
     }
 }
 
+/// Converts `[routing]`.
 pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     let routing = &raw.routing;
     let breaker = &routing.breaker;
@@ -136,6 +145,7 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     }
 }
 
+/// Returns the number of worker threads; 0 in the configuration stands for one per core.
 pub fn thread_count(wanted: u32) -> usize {
     match usize::try_from(wanted) {
         Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -143,6 +153,7 @@ pub fn thread_count(wanted: u32) -> usize {
     }
 }
 
+/// Converts `[log]`.
 pub fn log_settings(raw: &ConfigFile) -> LogSettings {
     LogSettings { level: raw.log.level, format: raw.log.format }
 }
@@ -170,6 +181,7 @@ impl SettingsResolver<'_> {
         }
     }
 
+    /// Resolves `[spool]`; `None` if its folder cannot be used.
     pub fn resolve_spool(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<SpoolSettings> {
         let path = self.section_folder(&raw.spool.path, "spool", raw, top)?;
         if raw.images.keep.0 > raw.spool.disk.0 {
@@ -184,6 +196,7 @@ impl SettingsResolver<'_> {
         Some(SpoolSettings { path, memory: to_usize(raw.spool.memory), disk: raw.spool.disk.0 })
     }
 
+    /// Resolves `[files]`; `None` if its folder cannot be used or the bucket has mistakes.
     pub fn resolve_files(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<FileSettings> {
         let path = self.section_folder(&raw.files.path, "files", raw, top)?;
         let files = &raw.files;
@@ -230,6 +243,7 @@ impl SettingsResolver<'_> {
         Some(path)
     }
 
+    /// Resolves the `[[simulated]]` blocks; one with an invalid address is left out.
     pub fn resolve_simulators(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<SimulatorSettings> {
         let mut found: Vec<SimulatorSettings> = Vec::with_capacity(raw.simulated.len());
         let list = top.child("simulated");

@@ -17,8 +17,8 @@ fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn Provider
 }
 
 impl SettingsResolver<'_> {
-    /// Resolves the shape of an offer, by default the first one of its kind of work. Returns `None` for chat, which
-    /// uses dialects, and after a mistake.
+    /// Resolves the provider adapter that the key `shape` of an offer names, by default the first one of its model's
+    /// kind. Returns `None` for chat, which uses dialects, and after a mistake.
     pub fn resolve_shape(
         &mut self,
         raw: &raw::OfferConfig,

@@ -6,6 +6,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
+    /// Resolves `[storage]` and `[fleet]`; `None` after a mistake.
     pub fn resolve_storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
         let spot = top.child("storage");
         let path = spot.child("path").resolve_file_path(&raw.storage.path);

@@ -13,7 +13,7 @@ use penstock_console::Text;
 use penstock_console::pages::{key_limits_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
 
-/// All forms except those of the sign-in.
+/// Actions of all dashboard forms except the sign-in forms.
 pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/dashboard/keys",

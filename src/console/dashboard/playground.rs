@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Path of the page and of its form.
+/// Path of the playground page and of its form.
 pub const PLAYGROUND_PATH: &str = "/dashboard/playground";
 /// Maximum length of a prompt, in bytes.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
@@ -40,7 +40,7 @@ const WITHIN: Duration = Duration::from_secs(50);
 /// Number of decimal places of a reservation's amount in EUR.
 const EUR_SCALE: u32 = 8;
 
-/// Returns the blocks of the page: its form, with the previous input.
+/// Returns the blocks of the playground page: its form, with the previous input.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.

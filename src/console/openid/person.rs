@@ -10,7 +10,7 @@ use penstock_openid::{IdToken, claim_texts};
 use penstock_storage::StoreError;
 use penstock_storage::users::{UserIdentity, UserRecord, UserRole, is_valid_user_name};
 
-/// Person whom a verified token names.
+/// Person named by a verified ID token.
 #[derive(Clone, Debug)]
 pub struct OpenIdPerson {
     issuer: String,

@@ -26,7 +26,7 @@ pub const CHECK_PATH: &str = "/console/configuration/check";
 /// Path of the page of the configuration.
 pub const CONFIGURATION_PATH: &str = "/console/configuration";
 
-/// All forms except those of the sign-in.
+/// Actions of all console forms except the sign-in forms.
 pub const ACTIONS: &[ActionDefinition] = &[
     ActionDefinition {
         path: "/console/accounts",
@@ -243,6 +243,7 @@ pub const ACTIONS: &[ActionDefinition] = &[
     },
 ];
 
+/// Returns a success notice as a block of a page.
 pub(super) fn notice(text: Text) -> Block {
     Block::Notice(NoticeKind::Success, text)
 }

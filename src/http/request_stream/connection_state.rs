@@ -38,6 +38,7 @@ pub(crate) struct ReturnedStream {
 }
 
 impl Http1ConnectionState {
+    /// Creates the state of a new connection; once `stop` signals a shutdown, its next response is its last.
     pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
         let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
@@ -103,6 +104,7 @@ impl Http1ConnectionState {
         std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Abort)
     }
 
+    /// Removes and returns the connection that the last request stream gave back.
     pub(crate) fn take_returned(&self) -> Option<ReturnedStream> {
         self.returned.lock().take()
     }

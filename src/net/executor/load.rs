@@ -46,6 +46,7 @@ pub(super) struct WorkerLoad {
 }
 
 impl WorkerLoad {
+    /// Returns the number of open connections of the thread.
     pub(super) fn open_connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -143,6 +144,7 @@ pub(super) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
+    /// Counts a connection of the thread with the index `at`.
     pub(super) fn new(workers: &WorkerSet, at: usize) -> Self {
         if let Some(worker) = workers.get(at)
             && worker.load.connections.fetch_add(1, Ordering::Relaxed) == 0

@@ -163,12 +163,12 @@ impl LineDownstream {
         std::mem::take(&mut self.result.lock().sent)
     }
 
-    /// Sets the end of the credit reservation.
+    /// Stores the end of the credit reservation: settled or voided.
     pub fn set_hold_end(&self, end: HoldEnd) {
         self.result.lock().end = Some(end);
     }
 
-    /// Removes and returns the end of the credit reservation.
+    /// Removes and returns the end of the credit reservation: settled or voided.
     #[must_use]
     pub fn take_hold_end(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
@@ -185,6 +185,7 @@ impl LineDownstream {
         self.result.lock().report.take()
     }
 
+    /// Stores the usage of this choice; returns it as an error if this is not a choice.
     pub(super) fn store_choice_usage(&self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         if self.choice.is_none() {
             return Err(part);
@@ -193,6 +194,7 @@ impl LineDownstream {
         Ok(())
     }
 
+    /// Records the provider of the first content of a choice, and the number of its attempt.
     pub(super) fn record_first_provider(&self, provider: &str, number: u32) {
         if let Some(choice) = &self.choice {
             // Only the first choice that sends content is recorded.
@@ -200,6 +202,7 @@ impl LineDownstream {
         }
     }
 
+    /// Records the finish reason of a choice. Does nothing if this is not a choice.
     pub(super) fn record_finish_reason(&self, finish: Option<FinishReason>) {
         if self.choice.is_some() {
             self.result.lock().finish = finish;

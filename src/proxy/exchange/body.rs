@@ -130,6 +130,10 @@ impl Exchange<'_> {
         self.caller.set_keep_alive(self.keep_alive);
     }
 
+    /// Checks that the request body is not compressed.
+    ///
+    /// # Errors
+    /// Returns 415 for any `Content-Encoding` other than `identity`.
     pub(crate) fn require_identity_encoding(&self) -> Result<(), ApiError> {
         let encoding = self.caller.header_field(header::CONTENT_ENCODING).unwrap_or_default();
         if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
@@ -187,6 +191,7 @@ fn strip_byte_order_mark(mut body: Bytes) -> Bytes {
     body
 }
 
+/// Returns the 413 of a body that is larger than `cap` bytes.
 pub(crate) fn body_too_large(cap: usize) -> ApiError {
     ApiError::with_message(ErrorCode::TooLarge, format!("The request body is larger than {cap} bytes."))
         .with_detail("limit_bytes", cap)

@@ -31,7 +31,7 @@ pub fn check_filters(
     Err(unmet_filters_error(filters, &facts))
 }
 
-/// Returns the refusal of a request whose filters are met by none of the offers with these facts.
+/// Returns the refusal of a request whose filters no offer meets; `facts` are the properties of the offers.
 pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferProperties<'_>]) -> ApiError {
     let is_unmet = |filter: &&OfferFilterKind| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = OfferFilterKind::ALL.iter().find(is_unmet) {

@@ -64,8 +64,8 @@ impl FailoverRun<'_, '_> {
         tracing::info!(name: "parameter_refused", provider, model, member);
     }
 
-    /// Retries without the members of the gateway that the provider refused, and repeats this as long as the provider
-    /// refuses further members. The members that are proven to be refused are remembered once the provider has answered.
+    /// Retries without the JSON members that the gateway added and the provider refused, as long as the provider
+    /// refuses further members. Members that are proven to be refused are stored once the provider has answered.
     pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferState>,
@@ -163,7 +163,7 @@ impl FailoverRun<'_, '_> {
         extra.headers().iter().any(|name| headers.contains_key(*name) && !is_configured(name))
     }
 
-    /// Returns the upstream requests to the offer without these members, in addition to those omitted before.
+    /// Builds the upstream requests to the offer, without the members `without` and those omitted before.
     pub(super) fn upstream_requests(
         &self,
         offer: &OfferState,
@@ -193,6 +193,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
+    /// Records that the offer returns only one choice per request.
     pub(super) fn mark_single_choice(&self, offer: &OfferState) {
         let many = ExtraMembers::of(ExtraMember::MultipleChoices);
         if !offer.learned.record_refused_members(many, None, self.now()).is_empty() {

@@ -1,7 +1,7 @@
 //! Failover driver: a loop that calls one provider after another until one answers.
 //!
 //! ```text
-//! request filters ─▶ course ─▶ upstream_peer ─▶ attempt ─▶ (plain | pump: response filters) ─▶ settle
+//! request filters ─▶ planner ─▶ upstream_peer ─▶ attempt ─▶ (buffered | streaming: response filters) ─▶ settle
 //!                       ▲                          │ fail_to_connect       │ error_while_proxy
 //!                       └──────────────────────────┴───────────────────────┘ another provider, or a rescue
 //! ```

@@ -271,6 +271,11 @@ async fn write_events(
     Ok(())
 }
 
+/// Starts a stream with the allowed header fields of `head`, and records status 200. The head is sent with the first
+/// bytes.
+///
+/// # Errors
+/// Returns an error if the client has disconnected.
 pub(super) async fn write_stream_head(
     run: &mut FailoverRun<'_, '_>,
     mut head: ResponseHead,
@@ -298,6 +303,10 @@ pub async fn write_heartbeat(run: &mut FailoverRun<'_, '_>) -> Result<(), Attemp
     write_piece(run, HEARTBEAT, false).await
 }
 
+/// Sends a piece of a stream to the client; `end` is true for its last bytes.
+///
+/// # Errors
+/// Returns an error if the client has disconnected.
 pub(super) async fn write_piece(
     run: &mut FailoverRun<'_, '_>,
     bytes: Bytes,

@@ -109,7 +109,7 @@ pub trait ResponseContext: Send {
     /// Records the time and the progress of a stream, after `bytes` more bytes from the provider.
     fn record_progress(&mut self, bytes: usize);
 
-    /// Returns the usage if the translation covers only a part of it.
+    /// Returns the usage of the complete response if the translation covers only a part of it, else `None`.
     fn total_usage(&self) -> Option<TokenUsage> {
         None
     }

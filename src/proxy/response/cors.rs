@@ -39,7 +39,7 @@ pub enum CrossOrigin {
 }
 
 impl CrossOrigin {
-    /// Evaluates the `Origin` header of a request under the setting.
+    /// Evaluates the `Origin` header of a request under the CORS policy.
     #[must_use]
     pub fn from_request(origin: Option<&[u8]>, cors: &CorsPolicy) -> Self {
         match (origin, cors) {

@@ -32,7 +32,8 @@ impl FileManager {
         self.bucket.as_deref()
     }
 
-    /// Calls a bucket that did not answer the last call, so that its state is known although no file is used. Blocks.
+    /// Probes a bucket that did not answer the last call, so that its state is current even if no file is accessed.
+    /// Blocks.
     pub fn retry_bucket(&self) {
         let Some(bucket) = self.bucket().filter(|bucket| !bucket.is_available()) else { return };
         if bucket.retry() {

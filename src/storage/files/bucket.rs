@@ -151,7 +151,7 @@ impl FileBucket {
         }
     }
 
-    /// Returns the contents, after the check that the bucket belongs to the store.
+    /// Returns the store of the contents, once a check has passed: the bucket can be used, and belongs to this store.
     ///
     /// # Errors
     /// Returns the error of the bucket as the cause of an I/O error.
@@ -349,7 +349,7 @@ impl FileBucket {
         self.bucket.as_ref().map(Bucket::request_counts).unwrap_or_default()
     }
 
-    /// Calls a bucket that did not answer the last call; returns true if it can be used now. Blocks.
+    /// Probes a bucket that did not answer the last call; returns true if the bucket can be used now. Blocks.
     pub fn retry(&self) -> bool {
         self.checked_content_store().is_ok() && self.bucket.as_ref().is_none_or(Bucket::retry)
     }

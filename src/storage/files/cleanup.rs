@@ -147,9 +147,9 @@ impl FileManager {
         Ok(self.store.record_contents_deleted(&file.id)?)
     }
 
-    /// Removes the contents of files whose deletion was interrupted: their process ended, or the bucket was away. All
-    /// files are tried, although the contents of one cannot be removed; the next call tries those again. Called by one
-    /// gateway of a fleet.
+    /// Removes the contents of files whose deletion was interrupted, by the end of the process or an outage of the
+    /// bucket. A file whose contents cannot be removed does not stop the others; the next call tries it again. Called
+    /// by one gateway of a fleet.
     ///
     /// # Errors
     /// Returns the store's error; the next call continues.

@@ -35,7 +35,7 @@ impl fmt::Display for FileError {
 }
 
 impl FileError {
-    /// Converts the error to the error of the client.
+    /// Converts the error to an API error.
     #[must_use]
     pub fn to_api_error(&self) -> ApiError {
         match self {
@@ -62,7 +62,7 @@ impl FileError {
     }
 }
 
-/// Returns the error of the client while the store cannot be read or written.
+/// Returns the API error for a store that cannot be read or written.
 pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
@@ -91,7 +91,7 @@ impl From<StoreError> for FileError {
     }
 }
 
-/// Converts an error of the disk or of the bucket to an error of the client.
+/// Converts an I/O error of the disk or of the bucket to an API error.
 pub fn disk_error(error: &std::io::Error) -> ApiError {
     if is_bucket_unavailable(error) {
         return bucket_unavailable();

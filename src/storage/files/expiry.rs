@@ -24,7 +24,7 @@ impl ExpiryCheck {
         }
     }
 
-    /// Returns true if a file has expired. A growing file never has.
+    /// Returns true if a file has expired. A growing file never expires.
     #[must_use]
     pub fn is_expired(&self, file: &FileRecord) -> bool {
         file.status != FileStatus::Uploaded && self.expires_at(file).is_some_and(|end| end <= self.now)

@@ -66,8 +66,8 @@ const UPLOAD_FOLDER: &str = "aside";
 /// Parts of the program that use files, such as batches.
 #[async_trait]
 pub trait FileConsumers: Send + Sync {
-    /// Returns the files of `ids` that a consumer reads or writes which still runs; all of them if that is unknown. This
-    /// protects the files from expiry.
+    /// Returns the files among `ids` that a running consumer reads or writes; all `ids` if this is unknown. These
+    /// files are protected from expiry.
     fn used_files<'i>(&self, ids: &[&'i str]) -> HashSet<&'i str>;
 
     /// Ends all consumers of a file that the client wants to delete.

@@ -31,7 +31,7 @@ pub enum QuotaExceeded {
 }
 
 impl QuotaExceeded {
-    /// Converts the limit to the error of the client.
+    /// Converts the exceeded limit to an API error.
     #[must_use]
     pub fn to_api_error(self) -> ApiError {
         match self {

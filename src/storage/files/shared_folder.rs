@@ -28,7 +28,7 @@ pub(super) struct SharedFolder {
 }
 
 impl FileManager {
-    /// Opens or creates the folder of a fleet. What crashes left over is deleted by
+    /// Opens or creates the folder that a fleet shares. Leftovers of crashes are deleted by
     /// [`FileManager::delete_old_leftovers`].
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the folder's ID is read while another gateway has to write it.
 const ID_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Name of the file with the ID.
+/// Name of the file that contains the ID of the store.
 pub(super) const STORE_ID_FILE: &str = ".store";
 
 impl FileManager {

@@ -51,6 +51,7 @@ fn new_validator(longest: usize) -> FileValidator {
 }
 
 impl FileUpload {
+    /// Creates an upload with an empty temporary file in `upload_folder`.
     pub(super) fn new(
         upload_folder: &Path,
         folder: &Path,

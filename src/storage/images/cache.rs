@@ -96,7 +96,7 @@ impl ImageCache {
         }
     }
 
-    /// Images of all gateways of a fleet; `None` without a fleet.
+    /// Returns the images of all gateways of a fleet; `None` without a fleet.
     #[must_use]
     pub const fn shared(&self) -> Option<&SharedImages> {
         self.shared.as_ref()
@@ -170,6 +170,7 @@ impl CacheState {
         }
     }
 
+    /// Returns the image with this name, unless it has expired.
     pub(super) fn get(&mut self, name: &str, now: Duration) -> Option<CachedImage> {
         self.remove_expired(now);
         self.images.get(name).filter(|entry| entry.expires_at > now).cloned()

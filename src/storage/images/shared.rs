@@ -32,7 +32,7 @@ pub struct SharedImage {
 }
 
 impl SharedImages {
-    /// Creates the access to the images in the contents of a fleet.
+    /// Creates a handle to the images in the contents of a fleet.
     #[must_use]
     pub const fn new(contents: SharedContents) -> Self {
         Self(contents)

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use sweep::SweepRole;
 use usage::StoredResponseBytes;
 
-/// Folder in the storage folder, and of the objects of a fleet.
+/// Folder of the stored responses: in the storage folder, and among the objects of a fleet.
 pub const RESPONSES_FOLDER: &str = "responses";
 /// Prefix of response ids.
 pub const RESPONSE_ID_PREFIX: &str = "resp_";

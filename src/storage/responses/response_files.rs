@@ -37,7 +37,7 @@ pub(super) struct ResponseFile {
 }
 
 impl ResponseFile {
-    /// File of an ended response, to be removed by its name.
+    /// Returns the entry of an ended response, by whose id its file can be removed.
     pub(super) fn ended(id: &str, bytes: u64) -> Self {
         Self { id: id.to_owned(), bytes, retained_since: 0, written_at: 0, has_ended: true }
     }

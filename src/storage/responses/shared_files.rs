@@ -16,7 +16,7 @@ const MAX_EVICTIONS: usize = 256;
 /// Suffix of the object of a response that has not ended.
 const OPEN_SUFFIX: &str = ".open";
 
-/// Stored responses where all gateways of a fleet reach them.
+/// Stored responses in the contents that all gateways of a fleet share.
 pub(super) struct SharedFiles(pub(super) SharedContents);
 
 fn object_name(name: ResponseName<'_>) -> String {

@@ -21,6 +21,7 @@ impl StoredResponseBytes {
         }
     }
 
+    /// Subtracts the bytes of removed files of a key.
     pub(super) fn release_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         if let Some(used) = keys.get_mut(key) {
@@ -41,6 +42,7 @@ impl StoredResponseBytes {
         }
     }
 
+    /// Returns the bytes of the stored responses of a key.
     pub(super) fn bytes_of_key(&self, key: &str) -> u64 {
         self.0.lock().get(key).copied().unwrap_or_default()
     }
@@ -50,6 +52,7 @@ impl StoredResponseBytes {
         self.0.lock().keys().cloned().collect()
     }
 
+    /// Returns the bytes of the stored responses of all keys.
     pub(super) fn total_bytes(&self) -> u64 {
         self.0.lock().values().sum()
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 use tracing::field::DisplayValue;
 
-/// Target of the event of an exchange.
+/// Tracing target of the event that logs an exchange.
 pub(super) const EXCHANGE_TARGET: &str = "penstock::exchange";
 
 /// Decimal that displays itself as a JSON number.

@@ -83,7 +83,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns the lines of the events of a function, as JSON and as text in turn, without their times.
+    /// Runs a function and returns the log lines of its events without their times: each event as JSON and then as
+    /// text.
     pub(in super::super) fn lines_of(events: impl FnOnce()) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Registry::default().with(Collector(lines.clone())), events);

@@ -38,6 +38,7 @@ impl LogLine {
         Self::with_format(format, level, event)
     }
 
+    /// Begins a line in this format.
     pub(super) fn with_format(format: LogFormat, level: Level, event: &str) -> Self {
         let json = format == LogFormat::Json;
         let mut text = MADE.take();
@@ -126,10 +127,12 @@ impl LogLine {
         write!(EscapedText(&mut self.text), "{value:?}").ok();
     }
 
+    /// Appends an integer.
     pub(super) fn number(&mut self, key: &str, value: u64) {
         self.member(key, false, itoa::Buffer::new().format(value).as_bytes());
     }
 
+    /// Appends a boolean.
     pub(super) fn flag(&mut self, key: &str, value: bool) {
         self.member(key, false, if value { b"true" } else { b"false" });
     }
@@ -149,11 +152,13 @@ impl LogLine {
         }
     }
 
+    /// Ends the line and returns its bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.text.extend_from_slice(if self.json { b"}\n" } else { b"\n" });
         self.text
     }
 
+    /// Ends the line and sends it to the log writer.
     pub(super) fn send(self) {
         let line = self.finish();
         writer::send_line(&line);

@@ -48,7 +48,7 @@ pub fn install_subscriber() {
     filter();
 }
 
-/// Sets level and format.
+/// Sets the level and the format of the log.
 pub fn apply_log_settings(log: LogSettings) {
     line::set_format(log.format);
     filter().reload(targets(log.level)).ok();

@@ -171,7 +171,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
     context.metrics.count_health_check(&provider.provider.id, passed);
 }
 
-/// Classifies the status of an answer.
+/// Classifies the status of a health check's answer: success below 400, otherwise the kind of failure.
 pub(super) const fn classify_probe_status(status: u16) -> Result<(), UpstreamErrorKind> {
     match status {
         ..=399 => Ok(()),
@@ -220,7 +220,7 @@ impl ProviderState {
         true
     }
 
-    /// Records the result of a check.
+    /// Records the result of a health check, and the time of a failure.
     pub(super) fn record_check(&self, now: Duration, found: Result<(), UpstreamErrorKind>) {
         let failure = found.err();
         if let Some(kind) = failure {

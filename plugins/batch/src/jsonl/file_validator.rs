@@ -100,7 +100,7 @@ impl FileValidator {
         }
     }
 
-    /// Ends the validation at the end of the file.
+    /// Ends the validation at the end of the file, and returns the number of requests and their path.
     ///
     /// # Errors
     /// Returns the errors of the file.

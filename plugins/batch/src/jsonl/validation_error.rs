@@ -18,10 +18,12 @@ pub struct LineError {
 }
 
 impl LineError {
+    /// Creates an error of the whole file, which [`LineError::with_line`] moves to a line.
     pub(super) fn new(code: &'static str, param: Option<&'static str>, message: impl Into<String>) -> Self {
         Self { line: 0, code, param, message: message.into() }
     }
 
+    /// Sets the line number, from 1.
     pub(super) fn with_line(self, line: u64) -> Self {
         Self { line, ..self }
     }

@@ -95,6 +95,7 @@ pub fn account_blocks(
     ]
 }
 
+/// Tiles with the state, the balances and the limits of an account.
 pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     let state = text(account, "state");
     let wallet = |name: &str, unit: &'static str| {

@@ -142,7 +142,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str, now: u64) -> Vec<Block> {
     blocks
 }
 
-/// Form with the current name and limits of a key; `path` is the path of the key's page.
+/// Form that changes the name and the limits of a key; `path` is the path of the key's page.
 #[must_use]
 pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let limits = key.get("limits").cloned().unwrap_or_default();

@@ -115,13 +115,13 @@ pub fn add_ledger_entry(table: &mut CsvTable, entry: &Value) {
     table.add_row(&Value::Object(row));
 }
 
-/// Creates the CSV of ledger entries, to which pages are added.
+/// Creates a CSV table with the columns of ledger entries and without rows.
 #[must_use]
 pub fn ledger_csv(style: CsvStyle) -> CsvTable {
     CsvTable::new(style, LEDGER_COLUMNS.to_vec())
 }
 
-/// Form with the period and the account of the exports.
+/// Form that selects the period and the account of the exports; `value` returns the value of a field.
 #[must_use]
 pub fn ledger_form(path: &str, value: impl Fn(&str) -> String) -> Form {
     let mut form = Form::new(path, "Period", "Show")

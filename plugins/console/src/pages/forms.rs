@@ -33,7 +33,7 @@ pub fn invitation_form(root: &str, token: &str) -> Form {
 /// Maximum size of the models to choose from, in bytes of HTML; with more of them, a form takes the id of a model.
 const MAX_OPTION_BYTES: usize = 12_000;
 
-/// Field for one of the models, given by their ids and names.
+/// Field that selects one of the models, given by their ids and names.
 pub(super) fn model_field(models: &[(String, String)]) -> Field {
     let size = |(id, name): &(String, String)| 40 + html_length(id) + html_length(name);
     let field = Field::new("model", "Model");
@@ -135,7 +135,7 @@ pub fn correction_blocks(preview: &Value) -> Vec<Block> {
     warning.into_iter().chain([Block::Table(table)]).collect()
 }
 
-/// Form with the current name and limits of an account.
+/// Form that changes the name and the limits of an account.
 #[must_use]
 pub fn account_form(account: &Value) -> Form {
     let limits = account.get("limits").cloned().unwrap_or_default();

@@ -50,7 +50,7 @@ fn age(seconds: f64) -> Text {
     }
 }
 
-/// Plot of the last 24 hours; no block if the response has no zone.
+/// Plot of grid intensity and batch requests in the last 24 hours; no block if the response has no zone.
 #[must_use]
 pub fn grid_blocks(grid: &Value) -> Vec<Block> {
     let mut zones: Vec<&Value> = rows(grid).iter().collect();

@@ -53,6 +53,7 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks
 }
 
+/// Returns true if an invoice is not issued.
 pub(super) fn is_draft(invoice: &Value) -> bool {
     invoice.get("is_draft") != Some(&Value::Bool(false))
 }
@@ -96,6 +97,7 @@ pub(super) fn notes(invoice: &Value) -> Vec<Text> {
     items.filter_map(Value::as_str).map(|sentence| Text::from_sentence(sentence, SENTENCES)).collect()
 }
 
+/// Returns the elements of an array member of a JSON object; none if it is absent.
 pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -192,6 +194,7 @@ pub(super) fn eur_cell(row: &Value) -> Cell {
     }
 }
 
+/// Table of the lines of an invoice.
 pub(super) fn lines_table(invoice: &Value) -> Table {
     let row = |line: &Value| {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
@@ -233,6 +236,7 @@ pub(super) fn lines_table(invoice: &Value) -> Table {
     }
 }
 
+/// Table with the net amount, the VAT and the total.
 pub(super) fn totals_table(invoice: &Value) -> Table {
     let vat = Text::with_values("VAT, {0} %", [exact_text(invoice, "vat_percent", "")]);
     let row =
@@ -340,6 +344,7 @@ pub(super) mod tests {
 
     const ATTACK: &str = "<script>alert(1)</script>";
 
+    /// Returns the JSON of an issued invoice whose texts contain HTML tags.
     pub fn invoice() -> Value {
         let row = |name: &str, value: &str| json!({ (name): value, "requests": 2, "eur": "0.125", "energy_kwh": "0.001" });
         json!({

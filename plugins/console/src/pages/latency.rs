@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Maximum number of groups with a line of their own; the answers of all further groups are added up.
 const MAX_LINES: usize = 5;
 
-/// Form that chooses the groups of the plot.
+/// Form that groups the plot by model or by provider; `by` is the selected group.
 #[must_use]
 pub fn latency_form(path: &str, by: &str) -> Form {
     let groups = FieldKind::choice(&[("model", "Model"), ("provider", "Provider")]);
@@ -20,7 +20,7 @@ pub fn latency_form(path: &str, by: &str) -> Form {
     form
 }
 
-/// Plot of the medians of each minute, and a table of the last hour.
+/// Plot of the median time to the first token by minute, and a table of the last hour.
 #[must_use]
 pub fn latency_blocks(latency: &Value) -> Vec<Block> {
     let mut groups: Vec<&Value> = rows(latency).iter().collect();

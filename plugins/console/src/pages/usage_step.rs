@@ -10,7 +10,7 @@ const MAX_WEEK_DAYS: u64 = 84;
 /// Maximum number of bars of any chart.
 const MAX_STEPS: usize = 400;
 
-/// Period of one bar.
+/// Period that one bar of a usage chart covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageStep {
     /// Day in UTC.
@@ -36,7 +36,7 @@ impl UsageStep {
         }
     }
 
-    /// Returns the dimension of the admin API, which is also the member of its rows.
+    /// Returns the name of this dimension in the admin API, which is also a member of each row.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl UsageStep {
         }
     }
 
-    /// Returns all steps of a range, including those without usage; none if a day is invalid.
+    /// Returns the first day or the month of each step in a range of days, at most 400; none if a day is invalid.
     pub(super) fn all(self, from: &str, to: &str) -> Vec<String> {
         let (Some(from), Some(to)) = (UtcDay::parse(from), UtcDay::parse(to)) else { return Vec::new() };
         let mut steps: Vec<String> = Vec::new();

@@ -39,7 +39,7 @@ static BY_ENGLISH: LazyLock<HashMap<&'static str, Translation>> = LazyLock::new(
     TABLES.into_iter().flatten().copied().chain(shown).map(|row| (row.0, row)).collect()
 });
 
-/// Returns the text of the table that equals `text`; `None` if there is none.
+/// Returns the English text of the table that equals `text`, with static lifetime; `None` if there is none.
 #[must_use]
 pub fn find_text(text: &str) -> Option<&'static str> {
     BY_ENGLISH.get(text).map(|row| row.0)

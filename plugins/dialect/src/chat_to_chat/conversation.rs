@@ -53,7 +53,8 @@ impl<'a> ChatConversation<'a> {
         Self(json_cursor::elements(messages).map(turn).collect())
     }
 
-    /// Moves content that the provider does not accept at its position.
+    /// Moves content that the offer does not accept at its position: images in tool results, and system messages
+    /// after the first.
     pub(super) fn adapt(&mut self, abilities: &OfferCapabilities) {
         if !abilities.tool_images {
             self.move_tool_images();

@@ -52,6 +52,7 @@ pub(super) enum OutputBlock<'a> {
 }
 
 impl OutputBlock<'_> {
+    /// Writes the JSON object of the block.
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         match self {
             Self::Text(text) => write_wrapped(r#"{"type":"text","text":""#, text, r#""}"#, out),
@@ -166,6 +167,7 @@ pub(super) fn append_blocks<'a>(
     Ok(())
 }
 
+/// Adds a text block, unless the text is blank.
 pub(super) fn append_text<'a>(text: &'a [u8], out: &mut Vec<OutputBlock<'a>>) {
     if !json_cursor::is_blank(text) {
         out.push(OutputBlock::Text(text));

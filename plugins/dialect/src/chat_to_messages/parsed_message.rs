@@ -23,10 +23,12 @@ pub(crate) struct ParsedMessage<'a> {
 }
 
 impl<'a> ParsedMessage<'a> {
+    /// Returns true if the message has tool calls or a legacy `function_call`.
     pub(crate) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty() || self.function_call.is_some()
     }
 
+    /// Parses the members of a message; `null` counts as absent.
     pub(crate) fn parse(message: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {

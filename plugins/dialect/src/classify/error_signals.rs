@@ -66,9 +66,9 @@ impl ErrorSignals {
         self.window_overflow().is_some() || (about && !self.contains_any(RATE_PHRASES))
     }
 
-    /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone is
-    /// not enough, because a failed engine may mention the window for other reasons. A message without a number of
-    /// input tokens is believed only if the input may have exceeded the window: `may_exceed` is called with the window
+    /// Returns true if an engine failed because of the length of the input. A phrase about the context window alone
+    /// is not enough, because a failed engine may mention the window for other reasons. A message without a number of
+    /// input tokens counts only if the input may have exceeded the window: `may_exceed` is called with the window
     /// that the message states.
     pub(super) fn is_length_failure(&self, may_exceed: impl FnOnce(Option<u64>) -> bool) -> bool {
         let is_stated = self.window_overflow().is_some() || self.stated_excess().is_some();

@@ -138,6 +138,7 @@ pub(super) struct RequestTexts<'t> {
 const MIN_PART_LETTERS: usize = 4;
 
 impl<'t> RequestTexts<'t> {
+    /// Creates the lookup of words; `text` has the strings of `request`, in lower case.
     pub(super) fn new(text: &'t str, request: &'t [u8]) -> Self {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
         let words = words.filter(|word| word.len() >= MIN_PART_LETTERS).collect();

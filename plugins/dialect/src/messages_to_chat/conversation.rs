@@ -33,7 +33,7 @@ pub(super) struct ToolResultBlock<'a> {
     pub is_error: bool,
 }
 
-/// Turn of the user.
+/// User message: tool results, then other content.
 #[derive(Default)]
 pub(super) struct UserMessage<'a> {
     pub results: Vec<ToolResultBlock<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct UserMessage<'a> {
     pub system_texts: Vec<EscapedBytes<'a>>,
 }
 
-/// Turn of the assistant.
+/// Assistant message: texts, reasoning and tool calls.
 #[derive(Default)]
 pub(super) struct AssistantMessage<'a> {
     pub texts: Vec<EscapedBytes<'a>>,
@@ -55,7 +55,7 @@ enum OpenMessage<'a> {
     Assistant(AssistantMessage<'a>),
 }
 
-/// Writer that writes each turn when it is complete.
+/// Writer of chat messages: merges consecutive messages of one role, and writes them when another role follows.
 pub(super) struct ConversationWriter<'a> {
     target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.

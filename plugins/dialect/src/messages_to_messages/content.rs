@@ -147,6 +147,7 @@ impl<'a> EditedContent<'a> {
         self.is_changed |= self.blocks.len() < before;
     }
 
+    /// Returns true if no blocks remain.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -181,6 +182,7 @@ impl<'a> EditedContent<'a> {
         self
     }
 
+    /// Writes the content: the original value if it is unchanged, and otherwise a list of the blocks.
     pub(super) fn write(&self, out: &mut BodyBuilder<'_>) {
         if !self.is_changed {
             return out.push_source(self.value);

@@ -13,6 +13,7 @@ pub(super) struct DocumentPatches<'a> {
 }
 
 impl<'a> DocumentPatches<'a> {
+    /// Starts without edits; all slices given to the other methods must lie within `document`.
     pub(super) const fn new(document: &'a Bytes) -> Self {
         Self { document, edits: Vec::new() }
     }
@@ -27,6 +28,7 @@ impl<'a> DocumentPatches<'a> {
         (part.as_ptr() as usize).saturating_sub(self.document.as_ptr() as usize)
     }
 
+    /// Replaces `part`, a slice of the document, by other bytes.
     pub(super) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
         let start = self.offset_of(part);
         self.edits.push((start..start + part.len(), with.into()));

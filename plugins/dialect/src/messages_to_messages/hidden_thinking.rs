@@ -31,6 +31,7 @@ impl HiddenBlocks {
         self.0.push(index);
     }
 
+    /// Returns true if the block with this index is hidden; false without an index.
     pub(super) fn contains(&self, index: Option<usize>) -> bool {
         index.is_some_and(|index| self.0.binary_search(&index).is_ok())
     }

@@ -74,6 +74,7 @@ pub(super) struct StreamPassthrough {
 }
 
 impl StreamPassthrough {
+    /// Creates the state at the start of a stream from `target`.
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         let manner = WriterOptions::from_request(ask, target);
         Self {

@@ -64,6 +64,7 @@ impl StreamTranslator {
         Ok(())
     }
 
+    /// Records the finish reason of a choice. That of the first choice is the one of the whole answer.
     pub(super) fn record_finish(&mut self, choice: u32, reason: FinishReason) {
         if let Some(finished) = self.finished.get_mut(choice as usize) {
             *finished = true;
@@ -75,6 +76,7 @@ impl StreamTranslator {
         self.update_finished();
     }
 
+    /// Returns true if every choice has a finish reason.
     pub(super) fn has_all_finish_reasons(&self) -> bool {
         self.finished.iter().all(|finished| *finished)
     }

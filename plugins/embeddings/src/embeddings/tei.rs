@@ -12,7 +12,7 @@ use penstock_core::{
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Adapter for text-embeddings-inference.
+/// Adapter for embeddings with text-embeddings-inference (TEI).
 #[derive(Clone, Copy, Debug)]
 pub struct TeiEmbeddings;
 

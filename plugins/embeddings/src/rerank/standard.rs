@@ -36,7 +36,7 @@ pub const VLLM: StandardRerank = variant("vllm", "");
 pub const JINA: StandardRerank = variant("jina", WITHOUT_DOCUMENTS);
 /// Variant of version 1 of Cohere's API.
 pub const COHERE_V1: StandardRerank = variant("cohere_v1", WITHOUT_DOCUMENTS);
-/// Cohere, version 2 of its API: it never returns documents and refuses the member.
+/// Variant of version 2 of Cohere's API, which never returns documents and refuses the member `return_documents`.
 pub const COHERE_V2: StandardRerank =
     StandardRerank { parameters: &[MAX_TOKENS_PER_DOC], ..variant("cohere_v2", "") };
 /// Variant of Infinity's API.

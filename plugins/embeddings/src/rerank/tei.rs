@@ -9,7 +9,7 @@ use penstock_core::{
     RerankScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Adapter for text-embeddings-inference.
+/// Adapter for reranking with text-embeddings-inference (TEI).
 #[derive(Clone, Copy, Debug)]
 pub struct TeiRerank;
 

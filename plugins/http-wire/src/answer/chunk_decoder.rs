@@ -113,7 +113,7 @@ fn take_line(buffer: &mut BytesMut) -> Result<Option<BytesMut>, MalformedMessage
     Ok(Some(line))
 }
 
-/// True if a line is a name, a colon and a value (RFC 9112 §5), as trailers are too.
+/// Returns true if a line is a name, a colon and a value (RFC 9112 §5). Trailers have this form too.
 pub(super) fn is_field(line: &[u8]) -> bool {
     let name = memchr::memchr(b':', line).and_then(|colon| line.get(..colon));
     name.is_some_and(is_token)

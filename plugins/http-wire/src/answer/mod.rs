@@ -85,9 +85,9 @@ impl Http1ResponseHead {
     }
 }
 
-/// Decides when to parse a head that arrives in pieces, since parsing it after every byte would take quadratic time. A
-/// head is parsed when its blank line may have arrived, and whenever its length has doubled, so that an invalid head is
-/// rejected early.
+/// Scan of a head that arrives in pieces, which decides after each piece if the head is parsed: parsing it every time
+/// would take quadratic time. A head is parsed if its blank line may have arrived, and whenever its length has
+/// doubled, so that an invalid head is rejected early.
 #[derive(Debug, Default)]
 pub struct ResponseHeadScan {
     /// Number of bytes searched for a blank line.
@@ -97,8 +97,8 @@ pub struct ResponseHeadScan {
 }
 
 impl ResponseHeadScan {
-    /// True if `bytes` should be parsed now by [`Http1ResponseHead::parse`]. `bytes` must start with the bytes of the
-    /// last call.
+    /// Returns true if `bytes` are to be parsed now by [`Http1ResponseHead::parse`]. `bytes` must start with the
+    /// bytes of the last call.
     pub fn should_parse(&mut self, bytes: &[u8]) -> bool {
         // The blank line may have begun in the last two bytes of the previous call.
         let from = self.searched.saturating_sub(2);

@@ -18,7 +18,8 @@ pub enum MultipartError {
 }
 
 impl MultipartError {
-    /// API error for the client; `part` is the name of the current part, if an error message may contain it.
+    /// Returns the API error for the client; `part` is the name of the current part, if an error message may contain
+    /// it.
     #[must_use]
     pub fn to_api_error(self, part: Option<&str>) -> ApiError {
         let sentence = match (self, part) {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode};
 use std::fmt::Display;
 
-/// Name of the file part.
+/// Name of the form part that holds the file.
 pub const FILE_PART: &str = "file";
 
-/// Element of an upload form.
+/// Part of an upload form that the parser yields: start of the file, bytes of the file, or another field.
 #[derive(Debug)]
 pub enum UploadPiece {
     /// Start of the file.

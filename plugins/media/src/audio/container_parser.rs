@@ -99,6 +99,7 @@ impl ExcludedBytes {
         self.pending = 0;
     }
 
+    /// Returns the number of excluded bytes.
     pub(super) const fn sum(&self) -> u64 {
         self.sum
     }
@@ -148,6 +149,7 @@ pub(super) struct ParserDriver {
 }
 
 impl ParserDriver {
+    /// Creates a driver with an empty buffer.
     pub(super) fn new(parser: Box<dyn ContainerParser>) -> Self {
         Self { parser, held: Vec::new(), start: 0, pass: 0, need: 1, stopped: false }
     }

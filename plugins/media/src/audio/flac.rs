@@ -13,6 +13,7 @@ const HEAD: usize = 16;
 /// Length of the marker, of the block header, and of the 34 bytes of the first block (STREAMINFO).
 const INFO: usize = 4 + 4 + 34;
 
+/// Parser of a FLAC stream.
 #[derive(Debug, Default)]
 pub(super) struct FlacParser {
     state: FlacState,

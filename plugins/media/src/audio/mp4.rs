@@ -13,6 +13,7 @@ use penstock_core::DurationBasis;
 /// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
 
+/// Parser of an MP4 or QuickTime file.
 #[derive(Debug, Default)]
 pub(super) struct Mp4Parser {
     tracks: Vec<Mp4Track>,

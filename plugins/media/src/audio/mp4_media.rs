@@ -8,7 +8,7 @@ const MAX_WINDOWS: usize = 16;
 /// Maximum number of packets whose position is kept.
 const MAX_PACKETS: usize = 64;
 
-/// Positions of packets in the file, and parts of its boxes `mdat`.
+/// Positions of packets in the file, and the buffered parts of its boxes `mdat`.
 #[derive(Debug, Default)]
 pub(super) struct Mp4Media {
     /// Parts of boxes, with their positions in the file.
@@ -41,8 +41,9 @@ impl Mp4Media {
         }
     }
 
-    /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part that is kept;
-    /// `None` if nothing is kept of the box. The part begins at the first chunk, if that is known and in this box.
+    /// Begins a box `mdat` whose content has `size` bytes. Returns the number of bytes before the part to buffer;
+    /// `None` if no part of the box is buffered. The part begins at the first chunk, if that is known and in this
+    /// box.
     pub(super) fn begin_box(&mut self, position: u64, size: u64) -> Option<u64> {
         if size == 0 || self.windows.len() >= MAX_WINDOWS {
             return None;
@@ -53,8 +54,8 @@ impl Mp4Media {
         Some(before)
     }
 
-    /// Keeps the next bytes of the box, of which `left` remain. Returns the number of bytes that were read, and true if
-    /// more are wanted.
+    /// Buffers the next bytes of the box, of which `left` remain. Returns the number of buffered bytes, and true if
+    /// more are needed.
     pub(super) fn keep_bytes(&mut self, input: &[u8], left: u64) -> (usize, bool) {
         let Some((_, window)) = self.windows.last_mut() else { return (0, false) };
         let left = usize::try_from(left).unwrap_or(usize::MAX);

@@ -5,6 +5,7 @@ use super::bits::{be16, be32};
 use super::container_parser::AudioDuration;
 use super::opus;
 
+/// Track of an MP4 file.
 #[derive(Debug, Default)]
 pub(super) struct Mp4Track {
     pub id: u32,

@@ -37,6 +37,7 @@ impl FrameHeader {
         self.length
     }
 
+    /// Parses the header of the MPEG audio frame at the start of `input`; `None` if it is invalid or incomplete.
     pub(super) fn read(input: &[u8]) -> Option<Self> {
         let head = be32(input, 0)?;
         let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();

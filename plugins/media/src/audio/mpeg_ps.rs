@@ -13,6 +13,7 @@ const END: u8 = 0xb9;
 const PACK: u8 = 0xba;
 const WITHOUT_AUDIO: [u8; 3] = [0xbc, 0xbe, 0xbf];
 
+/// Parser of an MPEG program stream.
 #[derive(Debug, Default)]
 pub(super) struct ProgramStreamParser {
     /// Parser of the MPEG audio frames of each audio stream, by stream id.

@@ -16,6 +16,7 @@ const HEAD: usize = 27;
 /// Number of bytes that are read of a stream's first packet.
 const FIRST_PACKET: usize = 80;
 
+/// Parser of an Ogg file.
 #[derive(Debug, Default)]
 pub(super) struct OggParser {
     streams: BTreeMap<u32, OggStream>,

@@ -4,6 +4,7 @@ use super::bits::{le16, le32};
 use super::opus;
 use super::vorbis::VorbisHeaders;
 
+/// Logical stream of an Ogg file.
 #[derive(Debug)]
 pub(super) struct OggStream {
     /// Samples per second, the unit of positions.

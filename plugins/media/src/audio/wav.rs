@@ -15,6 +15,7 @@ const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 /// Maximum bytes per second of other codecs: 320 kbit/s.
 const OTHER_RATE: u64 = 40_000;
 
+/// Parser of a WAV file: RIFF or RF64.
 #[derive(Debug, Default)]
 pub(super) struct WavParser {
     coding: WavEncoding,

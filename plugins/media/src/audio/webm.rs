@@ -47,6 +47,7 @@ const BLOCK_START: u64 = 32;
 /// Maximum duration in nanoseconds that is trimmed from the first and last packets.
 const MAX_TRIM: u128 = 240_000_000;
 
+/// Parser of a WebM or Matroska file.
 #[derive(Debug, Default)]
 pub(super) struct WebmParser {
     scale: Option<u64>,

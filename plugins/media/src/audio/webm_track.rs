@@ -7,6 +7,7 @@ use super::mpeg::FrameHeader;
 use super::opus;
 use super::vorbis::VorbisHeaders;
 
+/// Track of a WebM or Matroska file.
 #[derive(Debug, Default)]
 pub(super) struct WebmTrack {
     pub number: u64,
@@ -23,6 +24,7 @@ pub(super) struct WebmTrack {
     rate: u64,
 }
 
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TrackKind {
     #[default]
@@ -32,6 +34,7 @@ pub(super) enum TrackKind {
     NoAudio,
 }
 
+/// Codec of a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WebmCodec {
     Opus,
@@ -49,6 +52,7 @@ pub(super) enum WebmCodec {
 }
 
 impl WebmCodec {
+    /// Returns the codec with this Matroska codec id.
     pub(super) fn from_name(name: &[u8]) -> Self {
         let codecs: [(&[u8], Self); 9] = [
             (b"A_OPUS", Self::Opus),

@@ -9,7 +9,7 @@ const MOST_MODEL: usize = 256;
 /// Limit on the bytes of a prompt.
 pub(super) const MAX_PROMPT_BYTES: usize = 64 << 10;
 
-/// Fields of a form, without the audio. An empty value counts as absent, because forms have no null.
+/// Fields of a transcription form, without the audio. An empty value counts as absent, because forms have no null.
 #[derive(Debug, Default)]
 pub(super) struct TranscriptionFields {
     model: Option<Box<str>>,

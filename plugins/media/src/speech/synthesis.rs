@@ -24,7 +24,7 @@ const CHARACTERS_PER_SECOND: u64 = 15;
 /// Number of bytes at the start of an answer that are examined for text.
 const SEARCHED_BYTES: usize = 4096;
 
-/// Adapter for the OpenAI API.
+/// Adapter for speech synthesis by the OpenAI API.
 pub(super) struct SpeechShape;
 
 impl ProviderAdapter for SpeechShape {
@@ -162,6 +162,7 @@ pub(super) struct SpeechMeter {
 }
 
 impl SpeechMeter {
+    /// Creates the meter of the answer to a speech request.
     pub(super) fn new(ask: &InferenceRequest, task: &PassthroughTask) -> Self {
         let most = match task.max_work {
             WorkDone::Audio { seconds } => seconds,

@@ -63,8 +63,8 @@ impl BucketConnector {
         Ok(Self { client, timeouts: options.timeouts, counters, clock, has_conditional_completion: false })
     }
 
-    /// Returns the client with a condition in its requests that complete an upload in parts: no object of the name
-    /// exists. The S3 client cannot add this header, which its signature need not cover.
+    /// Returns the client with the condition, in requests that complete an upload in parts, that no object of the
+    /// name exists. The S3 client cannot add this header, which its signature need not cover.
     #[must_use]
     pub fn with_conditional_completion(self) -> Self {
         Self { has_conditional_completion: true, ..self }

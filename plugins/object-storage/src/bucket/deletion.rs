@@ -11,8 +11,8 @@ use std::io::Result;
 use std::sync::atomic::Ordering;
 
 impl Bucket {
-    /// Deletes objects, page by page; a missing object is no error. After an error the remaining objects are still
-    /// deleted, but for those of a page whose request the store has not answered.
+    /// Deletes objects, page by page; a missing object is no error. An error does not stop the deletion of the other
+    /// objects, except those of a page whose request the store did not answer.
     pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
         names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
     }

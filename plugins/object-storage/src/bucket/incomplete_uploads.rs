@@ -21,7 +21,7 @@ pub struct IncompleteUpload {
     pub id: String,
 }
 
-/// Source of the lists, which the S3 client cannot make.
+/// Client for lists of incomplete uploads, an operation that the S3 client lacks.
 #[derive(Clone)]
 pub(super) struct UploadLister {
     connector: BucketConnector,
@@ -31,6 +31,7 @@ pub(super) struct UploadLister {
 }
 
 impl UploadLister {
+    /// Creates a lister for the bucket of these options.
     pub(super) fn new(options: &BucketOptions, connector: BucketConnector) -> Self {
         let base = options.base_url();
         let url = match options.style {

@@ -142,6 +142,7 @@ impl Bucket {
         request(self.0.store.clone())
     }
 
+    /// Returns true if there is an object at this path.
     pub(super) fn exists(&self, path: &Path) -> Result<bool> {
         match self.head(path) {
             Ok(_) => Ok(true),
@@ -155,6 +156,7 @@ impl Bucket {
         self.head(path).is_ok_and(|(_, attributes)| attributes.get(&UploadMark::key()) == Some(&mark.value()))
     }
 
+    /// Returns the metadata and the attributes of an object, by a `HEAD` request.
     pub(super) fn head(&self, path: &Path) -> std::result::Result<(ObjectMeta, Attributes), BucketError> {
         let location = path.clone();
         self.call(move |store| async move {

@@ -19,7 +19,7 @@ pub(super) struct ToolCalls<'d> {
 }
 
 impl<'d> ToolCalls<'d> {
-    /// Validates `tool_calls` of an assistant message.
+    /// Validates the `tool_calls` of an assistant message, and records their ids.
     pub(super) fn read_tool_calls(
         &mut self,
         calls: JsonValue<'d>,

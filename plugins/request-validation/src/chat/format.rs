@@ -7,6 +7,7 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
+/// Validates `response_format` and `structured_outputs`, and records the features that they need.
 pub(super) fn validate_response_format(
     top: &RootObject<'_>,
     found: &mut ChatFindings,

@@ -169,7 +169,8 @@ fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
     check_thinking_switches(top)
 }
 
-/// Validates the switches for thinking of engines and vendors, at the top and for the template.
+/// Validates the members by which engines and vendors switch thinking on or off, at the top level and in
+/// `chat_template_kwargs`.
 pub(crate) fn check_thinking_switches(top: &RootObject<'_>) -> Result<(), ApiError> {
     for name in ["enable_thinking", "disable_reasoning"] {
         read::optional_bool(top.get(name), &top.path(name))?;

@@ -31,7 +31,7 @@ impl AllowedParts {
     }
 }
 
-/// Validates content that is present and not `null`.
+/// Validates the content of a message: a string or an array of parts of the allowed types.
 pub(super) fn validate_parts(
     content: JsonValue<'_>,
     at: &FieldPath<'_>,

@@ -10,7 +10,7 @@ use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Validates the tools; returns the top-level members with legacy names replaced.
+/// Validates `tools`, `tool_choice` and their legacy names; returns the top-level members with legacy names replaced.
 pub(super) fn validate_tools(
     top: &RootObject<'_>,
     limits: &RequestLimits,

@@ -33,7 +33,7 @@ impl BlockContext {
     }
 }
 
-/// Meaning of a block for the turn that contains it.
+/// Kind of a validated block, by its effect on the message that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ParsedBlock<'d> {
     /// Empty text.

@@ -10,6 +10,7 @@ use penstock_json_scan::tape::JsonValue;
 /// Minimum thinking budget, in tokens.
 const MIN_BUDGET: i64 = 1024;
 
+/// Validates `thinking`; returns the form in which reasoning is shown.
 pub(super) fn read_thinking(top: &RootObject<'_>) -> Result<ThinkingDisplay, ApiError> {
     let path = top.path("thinking");
     let Some(thinking) = top.get("thinking") else { return Ok(ThinkingDisplay::Off) };
@@ -35,6 +36,7 @@ pub(super) fn read_thinking(top: &RootObject<'_>) -> Result<ThinkingDisplay, Api
     })
 }
 
+/// Validates `output_config` and the older `output_format`.
 pub(super) fn validate_output_config(
     top: &RootObject<'_>,
     found: &mut MessagesFindings,

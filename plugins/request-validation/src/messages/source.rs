@@ -52,6 +52,7 @@ impl BlockSource<'_> {
     }
 }
 
+/// Validates an `image` block.
 pub(super) fn validate_image(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -70,6 +71,7 @@ pub(super) fn validate_image(
     Ok(())
 }
 
+/// Validates a `document` block.
 pub(super) fn validate_document(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -102,6 +104,7 @@ pub(super) fn validate_document(
     Ok(())
 }
 
+/// Validates a `search_result` block.
 pub(super) fn validate_search_result(
     block: JsonValue<'_>,
     at: &FieldPath<'_>,

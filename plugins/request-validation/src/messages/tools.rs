@@ -8,7 +8,7 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
-/// Validates both members; returns true if parallel calls are allowed.
+/// Validates `tools` and `tool_choice`; returns true if parallel calls are allowed.
 pub(super) fn validate_tools(
     top: &RootObject<'_>,
     limits: &RequestLimits,

@@ -30,7 +30,7 @@ impl AllowedParts {
     }
 }
 
-/// Validated part.
+/// Validated content part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ContentPart<'d> {
     /// Text, as a JSON string.
@@ -41,7 +41,7 @@ pub(super) enum ContentPart<'d> {
     Audio(JsonValue<'d>),
 }
 
-/// Validates content; a string is one part of text.
+/// Validates content and returns its parts; a string is one part of text.
 pub(super) fn read_parts<'d>(
     content: JsonValue<'d>,
     at: &FieldPath<'_>,

@@ -41,7 +41,7 @@ struct AssistantMessage<'d> {
     call_origins: Vec<ItemOrigin>,
 }
 
-/// Origin of the written messages.
+/// Origins of the written messages: the items from which they were made.
 #[derive(Debug)]
 pub(super) struct WrittenConversation {
     /// Messages that each message of the assistant joins.

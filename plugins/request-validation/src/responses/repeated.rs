@@ -25,7 +25,8 @@ const AS_SENT: &[(&str, &str)] = &[
 /// Members that are the same in every answer, such as `truncation`: the gateway never shortens a conversation.
 const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
-/// Returns the members as JSON text without braces, with a comma between them.
+/// Returns the request members that the response object repeats, as JSON text without braces, with a comma between
+/// them.
 pub(super) fn repeated_members(
     top: &RootObject<'_>,
     settings: &ResponseSettings<'_>,

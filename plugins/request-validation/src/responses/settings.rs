@@ -56,7 +56,7 @@ enum ResponseFormat<'d> {
     JsonSchema(Vec<(&'static str, &'d str)>),
 }
 
-/// Validates the settings.
+/// Validates and returns the settings of a request.
 pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings<'d>, ApiError> {
     let mut settings = ResponseSettings::default();
     read_text(top, &mut settings)?;
@@ -206,7 +206,7 @@ impl ResponseSettings<'_> {
         }
     }
 
-    /// Writes the members of the chat form.
+    /// Writes the settings as members of the chat request.
     pub(super) fn write(&self, out: &mut ChatBody) {
         match &self.format {
             None => {}

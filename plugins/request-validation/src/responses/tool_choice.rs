@@ -24,7 +24,7 @@ pub(super) enum ToolChoice<'d> {
     Allowed { mode: &'static str, functions: Vec<Cow<'d, str>> },
 }
 
-/// Validates the choice.
+/// Validates `tool_choice` and returns its value.
 pub(super) fn read_tool_choice<'d>(
     top: &RootObject<'d>,
     tools: &DeclaredTools<'d>,

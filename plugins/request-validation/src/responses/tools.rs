@@ -12,7 +12,7 @@ use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Tool that the client runs.
+/// Tool that the request declares and the client runs.
 #[derive(Debug)]
 pub(super) struct DeclaredTool<'d> {
     pub(super) namespace: Option<JsonValue<'d>>,
@@ -30,7 +30,7 @@ pub(super) enum ToolKind<'d> {
     Custom { grammar: Option<(&'static str, JsonValue<'d>)> },
 }
 
-/// Declared tools.
+/// Tools that the request declares.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredTools<'d> {
     /// Tools in the order of the request.
@@ -39,7 +39,7 @@ pub(super) struct DeclaredTools<'d> {
     positions: HashMap<Cow<'d, str>, usize>,
 }
 
-/// Validates the tools.
+/// Validates `tools` and returns the declared tools.
 pub(super) fn read_tools<'d>(
     top: &RootObject<'d>,
     limits: &RequestLimits,

@@ -39,6 +39,7 @@ pub(super) enum FailureOrigin {
 }
 
 impl FailureOrigin {
+    /// Returns the clients of one failure; a failure without a client counts as failures of several clients.
     pub(super) const fn from_client(client: Option<BreakerClient>) -> Self {
         match client {
             Some(BreakerClient { key, account }) => Self::Single { account, key: Some(key) },
@@ -46,6 +47,7 @@ impl FailureOrigin {
         }
     }
 
+    /// Returns the clients of two series of failures together.
     pub(super) fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, one) | (one, Self::Unknown) => one,
@@ -100,6 +102,7 @@ pub(super) struct ClientHistory {
 }
 
 impl ClientHistory {
+    /// Records that the offer answered a client at `now`.
     pub(super) fn record_success(&mut self, now: Duration, client: BreakerClient) {
         self.good_keys.record(now, client.key);
         self.good_accounts.record(now, client.account);
@@ -157,6 +160,7 @@ impl ClientHistory {
         accounts.max(keys).is_some_and(|at| now.saturating_sub(at) <= MAX_SUCCESS_AGE)
     }
 
+    /// Forgets all failures of all clients; their successes remain.
     pub(super) fn clear_failures(&mut self) {
         self.failures = None;
     }

@@ -40,11 +40,13 @@ struct OutcomeSlice {
 }
 
 impl OutcomeWindow {
+    /// Returns an empty window of the length `span`.
     pub(super) fn new(span: Duration) -> Self {
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Self { slice: (millis / SLICE_COUNT).max(1), slices: Default::default() }
     }
 
+    /// Adds outcome counts to the slice that contains `now`.
     pub(super) fn add(&mut self, now: Duration, seen: OutcomeCounts) {
         let number = self.slice_number(now);
         let index = usize::try_from(number % SLICE_COUNT).unwrap_or(0);

@@ -16,6 +16,7 @@ pub(super) struct Ewma {
 }
 
 impl Ewma {
+    /// Adds the observation `value`; ignores values that are not finite and weights that are not positive.
     pub(super) fn observe(&mut self, now: Duration, value: f64, weight: f64) {
         if !value.is_finite() || weight <= 0.0 {
             return;
@@ -44,6 +45,7 @@ impl Ewma {
         Self { at: rebase_millis(self.at, from, to), ..self }
     }
 
+    /// Returns the average; `None` without an observation in the last half hour.
     pub(super) fn mean(&self, now: Duration) -> Option<f64> {
         // The age is checked last, because most averages are empty and the ranking reads several of them for each
         // offer.

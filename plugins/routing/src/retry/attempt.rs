@@ -17,7 +17,8 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`UpstreamErrorKind::public_reason`]).
+    /// Returns the JSON object `{"provider","reason","ms"}`, with a reason for customers, see
+    /// [`UpstreamErrorKind::public_reason`].
     #[must_use]
     pub fn to_json(&self, provider: &str) -> Value {
         json!({ "provider": provider, "reason": self.kind.public_reason(), "ms": self.millis })

@@ -119,6 +119,7 @@ pub enum EndRequest {
 }
 
 impl EndRequest {
+    /// Returns the byte by which a row identifies the reason.
     pub(super) const fn to_byte(self) -> u8 {
         match self {
             EndRequest::Cancelled => b'c',
@@ -320,6 +321,7 @@ impl BatchStore {
         Err(last_error)
     }
 
+    /// Returns the operations that add a batch and its index rows; the first guard fails if its id exists.
     pub(super) fn insert_operations(&self, record: &BatchRecord) -> Result<Transaction, StoreError> {
         let key = record_key(&record.id);
         let own = Transaction::new().require_absent(StoreTable::Batches, key.as_slice()).put(
@@ -353,6 +355,7 @@ pub(super) fn coordination_row_removals(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 
+/// Returns the guard that requires the state of a fence; no guard for `None`.
 pub(super) fn fence_guards(fence: Option<&RowFence>) -> Transaction {
     let guards = Transaction::new();
     match fence {
@@ -364,10 +367,12 @@ pub(super) fn fence_guards(fence: Option<&RowFence>) -> Transaction {
     }
 }
 
+/// Returns the key of the claim of a batch or slice.
 pub(super) fn claim_key(id: &str) -> Vec<u8> {
     [CLAIM_PREFIX, id.as_bytes()].concat()
 }
 
+/// Returns the key of the request to end a batch.
 pub(super) fn end_key(id: &str) -> Vec<u8> {
     [END_PREFIX, id.as_bytes()].concat()
 }

@@ -21,6 +21,7 @@ use crate::ledger::{RowFence, RowWrite};
 use crate::{StoreError, StoreTable, Transaction, versioned_json};
 use serde::{Deserialize, Serialize};
 
+/// Key prefix of the rows of batches in slices, and of their slices.
 pub(super) const SLICED_PREFIX: &[u8] = b"p/";
 const SEGMENT_PREFIX: &[u8] = b"g/";
 const WHAT: &str = "a segment of results";
@@ -89,6 +90,7 @@ impl BatchSlice {
             .concat()
     }
 
+    /// Decodes the row of the slice with this id; `Corrupt` if the row is damaged.
     pub(super) fn from_row(id: &str, row: &[u8]) -> Result<Self, StoreError> {
         let slice = || {
             let number = id.rsplit_once('/')?.1.parse().ok()?;
@@ -311,7 +313,7 @@ impl BatchStore {
     }
 }
 
-/// Key of the row of a batch in slices, or of a slice.
+/// Returns the key of the row of a batch in slices, or of a slice.
 pub(super) fn sliced_key(id: &str) -> Vec<u8> {
     [SLICED_PREFIX, id.as_bytes()].concat()
 }

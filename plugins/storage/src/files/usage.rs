@@ -11,7 +11,7 @@ use crate::ledger::CounterChange;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 use std::collections::BTreeMap;
 
-/// Bytes that files use.
+/// Bytes used by files, or limits on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsedBytes {
     /// Bytes of all files.

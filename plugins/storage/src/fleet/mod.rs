@@ -48,7 +48,7 @@ pub struct Incarnation {
     pub beat: i64,
 }
 
-/// Incarnation (one run of a process) of another process of the fleet.
+/// Incarnation (one run of a process) of any process of the fleet, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerIncarnation {
     /// Number of the process start within the fleet.

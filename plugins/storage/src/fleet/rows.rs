@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fleet/last                          →  counter: number of the last incarnation
-//! fleet/incarnation/ id (4 bytes BE)       →  counter: beat of the incarnation
+//! fleet/strand/ id (4 bytes BE)       →  counter: beat of the incarnation
 //! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the incarnation is evicted
 //! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the incarnation holds
 //! fleet/pool/   pool                  →  counter: rest of the pool
@@ -13,13 +13,21 @@
 
 use crate::StoreError;
 
+/// Key of the number of the last incarnation.
 pub(super) const LAST_NUMBER_KEY: &[u8] = b"fleet/last";
+/// Key prefix of the beats of incarnations.
 pub(super) const INCARNATION_PREFIX: &[u8] = b"fleet/strand/";
+/// Key prefix of the process names of live incarnations.
 pub(super) const PROCESS_NAME_PREFIX: &[u8] = b"fleet/live/";
+/// Key prefix of the amounts left in pools.
 pub(super) const POOL_PREFIX: &[u8] = b"fleet/pool/";
+/// Key prefix of the parts of pools that incarnations hold.
 pub(super) const PART_PREFIX: &[u8] = b"fleet/part/";
+/// Key prefix of the reports of incarnations to their peers.
 pub(super) const REPORT_PREFIX: &[u8] = b"fleet/report/";
+/// Key of the row that exists while the pools agree with the balances.
 pub(super) const POOLS_KEY: &[u8] = b"fleet/pools";
+/// Key of the id of the incarnation that fills the pools.
 pub(super) const OPENING_KEY: &[u8] = b"fleet/opening";
 
 pub(super) fn incarnation_key(id: u32) -> Vec<u8> {
@@ -34,14 +42,17 @@ pub(super) fn pool_key(pool: &str) -> Vec<u8> {
     [POOL_PREFIX, pool.as_bytes()].concat()
 }
 
+/// Returns the key prefix of the parts that an incarnation holds.
 pub(super) fn parts_prefix(id: u32) -> Vec<u8> {
     [PART_PREFIX, &id.to_be_bytes()].concat()
 }
 
+/// Returns the key prefix of the report of an incarnation to its peers.
 pub(super) fn report_prefix(id: u32) -> Vec<u8> {
     [REPORT_PREFIX, &id.to_be_bytes()].concat()
 }
 
+/// Returns the key of one row of the report of an incarnation to its peers.
 pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
     [REPORT_PREFIX, &id.to_be_bytes(), &row.to_be_bytes()].concat()
 }
@@ -53,6 +64,7 @@ pub(super) fn incarnation_of_report(key: &[u8]) -> Result<u32, StoreError> {
     incarnation_of(REPORT_PREFIX, incarnation)
 }
 
+/// Returns the key of the part of a pool that an incarnation holds.
 pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
     [&parts_prefix(id), pool.as_bytes()].concat()
 }

@@ -14,6 +14,7 @@ use crate::{
     counter_row, parse_counter,
 };
 
+/// Table of the rows of a fleet.
 pub(super) const META: StoreTable = StoreTable::Meta;
 /// Maximum number of attempts to get an incarnation number, and maximum pause between two: enough for a hundred members
 /// that join at the same time.
@@ -182,6 +183,7 @@ impl SharedFleet {
         parse_counter(self.store.get(META, key)?.as_deref())
     }
 
+    /// Returns true if the incarnation has not been evicted.
     pub(super) fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
         Ok(self.store.get(META, &rows::process_name_key(id))?.is_some())
     }

@@ -18,6 +18,7 @@ impl LedgerStore {
         self.chain_month_bytes(self.chain, month)
     }
 
+    /// Returns the bytes of a month's blocks in a chain, uncompressed; 0 without blocks.
     pub(super) fn chain_month_bytes(&self, chain: u32, month: &str) -> Result<u64, StoreError> {
         match self.store.get(StoreTable::Meta, &month_key(chain, month))? {
             None => Ok(0),

@@ -22,7 +22,7 @@ pub struct LedgerTip {
     pub are_rollups_complete: bool,
 }
 
-/// Sum of the entries of an account, or a change of it; open reserves are not subtracted.
+/// Balance of an account, the sum of its entries, or a change of a balance. Open reserves are not subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalanceRecord {
     /// Balance in micro-credits.

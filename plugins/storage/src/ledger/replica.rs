@@ -48,6 +48,7 @@ struct UnsyncedRange {
 }
 
 impl LedgerReplica {
+    /// Opens the replica of a chain in `folder`, created if missing; reads no file.
     pub(super) fn open(folder: &Path, chain: u32) -> Result<LedgerReplica, StoreError> {
         let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
         permissions::create_dir(folder).map_err(failed)?;
@@ -74,11 +75,13 @@ impl LedgerReplica {
         self.behind.is_none()
     }
 
+    /// Adds sentences about repairs; the list is limited in length.
     pub(super) fn add_repairs(&mut self, repairs: Vec<String>) {
         self.repairs.extend(repairs);
         self.repairs.truncate(MAX_REPAIRS);
     }
 
+    /// Returns the repairs since the last call, a sentence for each month, and clears the list.
     pub(super) fn take_repairs(&mut self) -> Vec<String> {
         std::mem::take(&mut self.repairs)
     }
@@ -278,6 +281,7 @@ fn replica_files(folder: &Path) -> Result<Vec<(u32, String)>, StoreError> {
     Ok(files)
 }
 
+/// Returns the path of the file with a chain's entries of a month.
 pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
     folder.join(file_name(chain, month))
 }
@@ -338,11 +342,13 @@ fn missing_blocks_error(month: &str) -> StoreError {
     ))
 }
 
+/// Creates the store error for a failed write to the replica.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn write_error(error: std::io::Error) -> StoreError {
     StoreError::io("write the ledger's second copy", &error)
 }
 
+/// Creates the store error for a failed read of the replica.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn read_error(error: std::io::Error) -> StoreError {
     StoreError::io("read the ledger's second copy", &error)

@@ -6,7 +6,7 @@ use super::{LedgerStore, LedgerTip};
 use crate::{MAX_OPERATIONS, RowPage, StoreError, StoreTable, Transaction};
 
 impl LedgerStore {
-    /// Returns the value of a rollup.
+    /// Returns the value of the usage rollup with this key; `None` if there is none.
     ///
     /// # Errors
     /// Same as [`crate::Store::get`].

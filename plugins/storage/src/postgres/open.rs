@@ -23,7 +23,7 @@ const BEATS: u32 = 10;
 /// Number of worker threads of the runtime: one of them may block while it waits for the receiver of a snapshot.
 const WORKERS: usize = 2;
 
-/// Result of [`check_postgres`].
+/// Findings of [`check_postgres`] about a database server and the tables of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseReport {
     /// Version of the server, such as `15.4`.

@@ -223,6 +223,7 @@ fn url_error(url: &str) -> StoreError {
     }
 }
 
+/// Creates the error for an invalid option, with `what` as its description.
 pub(super) fn option_error(what: &str) -> StoreError {
     StoreError::Database { what: what.to_owned() }
 }

@@ -49,14 +49,17 @@ impl DatabaseStatus {
         let _ = self.lost_since.compare_exchange(0, since, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Records an answer of the database, which ends the outage.
     pub(super) fn mark_answered(&self) {
         self.lost_since.store(0, Ordering::Release);
     }
 
+    /// Records that the writer begins a group of transactions now.
     pub(super) fn mark_busy(&self) {
         self.busy_since.store(self.elapsed_ms(), Ordering::Release);
     }
 
+    /// Records that the writer has no group of transactions in progress.
     pub(super) fn mark_idle(&self) {
         self.busy_since.store(0, Ordering::Release);
     }
@@ -67,6 +70,7 @@ impl DatabaseStatus {
         let _ = self.state.compare_exchange(active, state as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Returns the permission of this process to write.
     pub(super) fn writer_state(&self) -> WriterState {
         match self.state.load(Ordering::Acquire) {
             state if state == WriterState::Active as u8 => WriterState::Active,
@@ -93,6 +97,7 @@ impl DatabaseStatus {
         }
     }
 
+    /// Returns the health of the store; a group that runs for `stuck_after` counts as an outage.
     pub(super) fn health(&self, stuck_after: Duration) -> StoreHealth {
         match self.writer_state() {
             WriterState::Active => {}

@@ -19,7 +19,7 @@ pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
     disk_key.first() != Some(&0)
 }
 
-/// Expected contents of a store, to detect missing rows.
+/// Row count and checksum of the contents of a store after a number of groups, to detect missing rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitMarker {
     /// Number of groups written so far.
@@ -31,11 +31,13 @@ pub(crate) struct CommitMarker {
 }
 
 impl CommitMarker {
+    /// Counts a row with the fingerprint `mark`.
     pub(crate) fn add(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(mark);
     }
 
+    /// Subtracts a row with the fingerprint `mark`.
     pub(crate) fn remove(&mut self, mark: u64) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(mark);
@@ -107,6 +109,7 @@ impl GroupNumberFile {
         let _ = file.rewind().and_then(|()| file.write_all(&bytes));
     }
 
+    /// Syncs the file to disk; an I/O error is ignored.
     pub(crate) fn sync(&self) {
         let _ = self.file.sync_all();
     }

@@ -67,6 +67,7 @@ impl StoreDir {
         Ok(folder)
     }
 
+    /// Returns the path of the directory with the files of sled.
     pub(crate) fn database_path(&self) -> PathBuf {
         self.root.join("sled")
     }
@@ -83,14 +84,17 @@ impl StoreDir {
         Ok(side)
     }
 
+    /// Returns the path of the reserve file, which is deleted when the disk is full.
     pub(crate) fn reserve_file_path(&self) -> PathBuf {
         self.root.join("ballast")
     }
 
+    /// Returns the path of the file with the number of the last group.
     pub(crate) fn group_file_path(&self) -> PathBuf {
         self.root.join("tip")
     }
 
+    /// Returns true if the directory contains a sled database.
     pub(crate) fn has_store(&self) -> bool {
         self.database_path().exists()
     }
@@ -170,6 +174,7 @@ pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
+/// Removes a directory with its contents; a missing directory is no error.
 pub(crate) fn remove_all(folder: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -17,7 +17,7 @@ use crate::{StoreError, StoreHealth, row};
 /// Minimum interval between attempts to reopen a store that a failure closed.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// State of an open store.
+/// Embedded store on sled: the open database, its directory and the state of its writer.
 pub(crate) struct SledEngine {
     /// Open sled database; `None` while it cannot be reopened after a failure. Declared before the directory, so that
     /// it is closed before the lock is released.
@@ -238,14 +238,17 @@ impl WriterHealth {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
+    /// Records that the writer begins a group of transactions now.
     pub(crate) fn mark_busy(&self) {
         self.busy_since.store(self.elapsed_ms(), Ordering::Release);
     }
 
+    /// Records that the writer has no group of transactions in progress.
     pub(crate) fn mark_idle(&self) {
         self.busy_since.store(0, Ordering::Release);
     }
 
+    /// Returns true if sled is closed after a failure.
     pub(crate) fn is_database_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -262,6 +265,7 @@ impl WriterHealth {
         self.mode.store(mode as u8, Ordering::Release);
     }
 
+    /// Returns the health of the store; a group that runs longer than `stuck_after` makes it `Stuck`.
     pub(crate) fn health(&self, stuck_after: Duration) -> StoreHealth {
         let busy_since = self.busy_since.load(Ordering::Acquire);
         let milliseconds = if busy_since == 0 { 0 } else { self.elapsed_ms().saturating_sub(busy_since) };

@@ -9,6 +9,7 @@ use super::{
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
+/// Parses the body of a chat completions request.
 pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 /// Prefix of a block that coding agents send with every request and that models do not receive.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
+/// Parses the body of a messages request.
 pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = parse_body(bytes)?;
     let mut turns = Vec::new();

@@ -3,7 +3,7 @@
 use crate::conversation::{PromptMessage, PromptPart, SpeakerRole};
 use std::borrow::Cow;
 
-/// Change that is made to a conversation which a template has refused.
+/// Change of the system messages of a conversation that a template has refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateFallback {
     /// The conversation is passed to the template without a change.

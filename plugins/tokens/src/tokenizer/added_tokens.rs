@@ -29,6 +29,7 @@ struct TokenMatcher {
 }
 
 impl AddedTokens {
+    /// Creates the matchers of tokens found in the raw text, and of those found in the normalised text.
     pub(super) fn new(raw: Vec<AddedToken>, normalized: Vec<AddedToken>) -> Result<Self, String> {
         Ok(Self { raw: TokenMatcher::new(raw)?, normalized: TokenMatcher::new(normalized)? })
     }

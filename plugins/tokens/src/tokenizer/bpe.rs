@@ -41,6 +41,7 @@ pub(super) struct BpeModel {
 }
 
 impl BpeModel {
+    /// Creates a model from its parameters, or returns the reason why they are invalid.
     pub(super) fn new(parts: BpeParams) -> Result<Self, String> {
         let mut vocabulary = Vocabulary::with_capacity(parts.tokens.len());
         for (token, _) in &parts.tokens {

@@ -68,6 +68,7 @@ enum VocabularyEntries {
 
 struct MergePair(String, String);
 
+/// Parses a `tokenizer.json`, or returns the parse error or the unsupported part.
 pub(super) fn read(json: &[u8]) -> Result<FileTokenizer, String> {
     let file: TokenizerFile =
         serde_json::from_slice(json).map_err(|error| format!("does not parse ({error})"))?;

@@ -46,6 +46,7 @@ struct TokenPath {
 const CHECK_INTERVAL: usize = 4096;
 
 impl UnigramModel {
+    /// Creates a model from its parameters, or returns the reason why they are invalid.
     pub(super) fn new(parts: UnigramParams) -> Result<Self, String> {
         if parts.unknown.is_some_and(|unknown| unknown >= parts.tokens.len()) {
             return Err("unk_id of the model is beyond its vocabulary".to_owned());

@@ -181,6 +181,7 @@ pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Opti
     }
 }
 
+/// Returns the 404 of a response that is not stored for the key.
 pub(super) fn response_not_found() -> ApiError {
     let message = "No response of this id is stored for this API key, or not any more.";
     ApiError::with_message(ErrorCode::NotFound, message)

@@ -40,8 +40,8 @@ pub(super) fn requested_stream(query: &str) -> Result<Option<Option<u64>>, ApiEr
 /// Streams the background response with this id until its end, without the events up to the number `after`.
 ///
 /// # Errors
-/// Returns the refusal of a response that is not there or has no stream, or of one stream too many, before the stream
-/// begins.
+/// Returns a refusal before the stream begins: if the response does not exist or has no stream, or if too many
+/// streams are open.
 pub(super) async fn stream_response(
     x: &mut Exchange<'_>,
     id: &str,

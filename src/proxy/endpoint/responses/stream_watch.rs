@@ -152,7 +152,7 @@ async fn changed_response(
 /// Reads the response as its client sees it now, with memory for a piece of its stream.
 ///
 /// # Errors
-/// Returns 404 if it is not there, and the errors of the store and of admission control.
+/// Returns 404 if it does not exist, and the errors of the store and of admission control.
 pub(super) async fn load_current_response(
     x: &mut Exchange<'_>,
     id: &str,

@@ -41,7 +41,7 @@ pub(super) struct StreamDeadlines {
 }
 
 impl StreamDeadlines {
-    /// Creates the times of a stream whose head has arrived.
+    /// Creates the deadlines of a stream whose head has arrived.
     pub(super) fn new(
         started: Instant,
         first_token: Duration,

@@ -52,12 +52,14 @@ impl ChatStreamChecker {
         }
     }
 
+    /// Checks that `[DONE]` has not occurred before, and records it.
     pub(super) fn check_done(&mut self) -> Result<(), String> {
         require(!self.is_done, "[DONE] comes twice")?;
         self.is_done = true;
         Ok(())
     }
 
+    /// Checks at the end of the stream that `[DONE]`, all finish reasons and usage have occurred.
     pub(super) fn check_end(&self) -> Result<(), String> {
         require(self.is_done, "[DONE] is missing")?;
         if self.has_error {
@@ -72,6 +74,7 @@ impl ChatStreamChecker {
         Ok(())
     }
 
+    /// Checks the JSON value of one chunk, given the chunks before it.
     pub(super) fn check_event(&mut self, value: &Value) -> RuleResult {
         require(!self.is_done, "something follows [DONE]")?;
         require(!self.has_error, "something follows the error")?;

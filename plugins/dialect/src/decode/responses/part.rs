@@ -133,6 +133,7 @@ pub(super) enum FinalTextComparison<'a> {
 }
 
 impl DecodedPart {
+    /// Creates a part from which no text was emitted yet.
     pub(super) fn new(key: PartKey) -> Self {
         Self {
             key,

@@ -35,6 +35,7 @@ pub(super) struct BlockWriter {
 }
 
 impl BlockWriter {
+    /// Creates an empty block of this kind.
     pub(super) fn new(kind: BlockKind) -> Self {
         Self {
             kind,
@@ -48,6 +49,7 @@ impl BlockWriter {
         }
     }
 
+    /// Creates a `tool_use` block; `number` is the number of the call in the answer.
     pub(super) fn tool(number: u32, id: EscapedText, name: EscapedText) -> Self {
         Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
     }
@@ -86,6 +88,7 @@ impl BlockWriter {
         }
     }
 
+    /// Opens the block: writes its `content_block_start` event.
     pub(super) fn write_start(&mut self, index: u32, out: &mut Vec<u8>) {
         self.index = index;
         write_event_head("content_block_start", index, out);
@@ -140,6 +143,7 @@ impl BlockWriter {
         }
     }
 
+    /// Writes the `content_block_stop` event, for reasoning after a delta with the signature.
     pub(super) fn write_end(self, out: &mut Vec<u8>) {
         if matches!(self.kind, BlockKind::Thinking { .. }) {
             write_event_head("content_block_delta", self.index, out);

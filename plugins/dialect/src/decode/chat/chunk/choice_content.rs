@@ -46,6 +46,7 @@ pub(super) struct EmittedChannels {
 }
 
 impl EmittedChannels {
+    /// Records the channels of the text events among `events`.
     pub(super) fn record(&mut self, events: &[AnswerEvent]) {
         for event in events {
             match event {

@@ -85,6 +85,7 @@ impl TextEmitter<'_> {
         Ok(content)
     }
 
+    /// Emits a JSON string as text of a channel, with its log probabilities; nothing for an absent or null value.
     pub(super) fn emit_string(
         &mut self,
         voice: TextChannel,

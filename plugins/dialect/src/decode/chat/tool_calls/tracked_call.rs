@@ -32,6 +32,7 @@ pub(super) struct TrackedCall {
 }
 
 impl TrackedCall {
+    /// Creates a call without name and arguments; `index` is the index that the provider gave it.
     pub(super) fn new(index: Option<u64>) -> Self {
         Self {
             index,
